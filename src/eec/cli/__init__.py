@@ -1,0 +1,1 @@
+"""The shell door: one module a command."""

@@ -1,0 +1,140 @@
+"""What a run shows while it goes: a live display on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.text import Text
+
+from eec.data.stream import Increment, Stream
+from eec.report.words import human_bytes, human_seconds, list_labels, memory_bytes, total
+from eec.training.loop import Progress as OnStep
+from eec.training.loop import quiet as ignore
+
+REFRESH_SECONDS = 0.1
+
+
+class Display:
+    def __init__(self, console: Console, *, quiet: bool) -> None:
+        self.console = console
+        self.quiet = quiet
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[left]}", style="dim"),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self.clock = Clock()
+
+    def __enter__(self) -> Self:
+        self.bars.start()
+        self.whole = self.bars.add_task("", left="")
+        self.part = self.bars.add_task("", left="", visible=False)
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.bars.stop()
+
+    def begin(self, stream: Stream) -> None:
+        self.clock = Clock([len(i.task) for i in stream.increments])
+        self.count = len(stream.increments)
+        self.bars.update(self.whole, total=1.0, description=f"{stream.name}: increment 1")
+        if not self.quiet:
+            self.console.print(
+                f"{stream.name}: {len(stream.class_order)} classes in {self.count} increments, "
+                f"judged on {stream.judged_on} images",
+                highlight=False,
+            )
+
+    def increment(self, increment: Increment) -> None:
+        self.clock.start_increment()
+        new = list_labels(increment.task.classes)
+        self.bars.update(
+            self.whole, description=f"increment {increment.number} of {self.count}, new: {new}"
+        )
+
+    def phase(self, name: str) -> OnStep:
+        self.bars.update(self.part, description=f"  {name}", completed=0, visible=True)
+        if self.bars.disable:
+            return ignore
+        shown = 0.0
+
+        def on_step(done: int, total: int) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if done < total and now - shown < REFRESH_SECONDS:
+                return
+            shown = now
+            if name == "train classifier":  # where nearly all the time goes
+                self.clock.inside = done / total
+            self.bars.update(self.part, total=total, completed=done)
+            self.bars.update(
+                self.whole, completed=self.clock.share(), left=_left(self.clock.seconds_left())
+            )
+
+        return on_step
+
+    def measured(self, line: dict[str, Any]) -> None:
+        self.clock.finish_increment()
+        self.bars.update(
+            self.whole, completed=self.clock.share(), left=_left(self.clock.seconds_left())
+        )
+        if self.quiet:
+            return
+        left = self.clock.seconds_left()
+        text = (
+            f"{line['increment']:>3}/{self.count}  A_{line['classes_seen']} "
+            f"{line['accuracy']:6.2f} %  newest called {line['newest_share']['called']:5.1f} % "
+            f"(true {line['newest_share']['true']:.1f})  memory {human_bytes(memory_bytes(line))}"
+            f"  {human_seconds(total(line['seconds']))}"
+        )
+        self.console.print(Text(text + (f"  {_left(left)}" if left else "")))
+        if line["note"]:
+            self.console.print(Text(f"       {line['note']}", style="dim"))
+
+
+def _left(seconds: float | None) -> str:
+    return "" if seconds is None else f"about {human_seconds(seconds)} left"
+
+
+class Clock:
+    """Time left, from the work done: an increment replays all images seen so far."""
+
+    def __init__(self, images: list[int] | None = None) -> None:
+        seen, self.work = 0, [0.0]
+        for count in images or []:
+            seen += count
+            self.work.append(self.work[-1] + seen)  # work done after each increment
+        self.finished = 0
+        self.inside = 0.0
+        self.rate: float | None = None  # seconds for a unit of work
+        self.began = time.monotonic()
+
+    def start_increment(self) -> None:
+        self.began, self.inside = time.monotonic(), 0.0
+
+    def finish_increment(self) -> None:
+        self.finished, self.inside = self.finished + 1, 0.0
+        # The first increment trains no classifier on one class but may train the codec: it tells
+        # nothing of the others.
+        if self.finished > 1:
+            unit = self.work[self.finished] - self.work[self.finished - 1]
+            self.rate = (time.monotonic() - self.began) / unit
+
+    def done(self) -> float:
+        if self.finished + 1 == len(self.work):
+            return self.work[-1]
+        here, there = self.work[self.finished], self.work[self.finished + 1]
+        return here + self.inside * (there - here)
+
+    def share(self) -> float:
+        return self.done() / self.work[-1]
+
+    def seconds_left(self) -> float | None:
+        return None if self.rate is None else self.rate * (self.work[-1] - self.done())

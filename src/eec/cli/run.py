@@ -1,0 +1,177 @@
+"""`eec run DATASET`: one class-incremental experiment, shown as it goes, in a run folder."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from eec.data.catalog import DATASETS
+from eec.errors import UserError
+from eec.methods.options import (
+    CodecKind,
+    ContentScale,
+    EECOptions,
+    Net,
+    NewImages,
+    Output,
+    RecipeName,
+    See,
+)
+from eec.methods.registry import METHODS, choose_options
+from eec.runs.config import RunConfig
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from eec.report.folder import RunRecord
+    from eec.runs.run import Sample
+
+_METHODS = "; ".join(f"{name} ({entry.description})" for name, entry in METHODS.items())
+
+
+@dataclass(frozen=True)
+class Run:
+    """Learn a data set class by class; write measures, pictures, a report and the learner to a
+    folder."""
+
+    dataset: tyro.conf.Positional[
+        Annotated[str, tyro.conf.arg(metavar="DATASET", help=f"Data set: {', '.join(DATASETS)}.")]
+    ]
+    method: Annotated[str, tyro.conf.arg(metavar="NAME", help=f"Method: {_METHODS}.")] = "eec"
+    seed: int = 0
+    """Decides the images chosen, a shuffled class order, and all training."""
+    out: Path | None = None
+    """Run folder [runs/DATASET-METHOD-SEED]."""
+    overwrite: bool = False
+    """Replace an earlier run in that folder."""
+    beside: tuple[Path, ...] = ()
+    """Run folders (of joint, for instance) to draw in the same figure."""
+    data_dir: Path | None = None
+    """Where the data sets lie [EEC_DATA, or eec in the user's cache folder]."""
+    size: int | None = None
+    """Scale images to this many pixels a side [as the data set has them]."""
+    classes_per_increment: str = "1"
+    """New classes an increment: one number, or one for each increment as in 2,3,5."""
+    class_order: Literal["natural", "shuffled"] = "natural"
+    """Classes in their natural order, or shuffled by the seed."""
+    per_class: int | None = None
+    """At most this many training images of a class [all]."""
+    validation: float = 0.0
+    """Hold this share of the training images out and judge on it, not on the test images."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to compute."""
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    """auto: bf16 where the hardware is fast at it, else float32."""
+    quiet: bool = False
+    """Print the result only."""
+
+    # The method's own choices: None leaves them as the method has them.
+    net: Net | None = None
+    """Classifier [by method: dcgan as published; else tiny for grey, small for colour images]."""
+    recipe: RecipeName | None = None
+    """Training: fast, or paper, the published one epoch for epoch [fast]."""
+    keep_head: bool | None = None
+    """Keep the head's rows of old classes, or begin the head anew at each increment [True]."""
+    codec: CodecKind | None = None
+    """Autoencoder: frozen after the first task, one per task, per task but each started from the
+    last (warm), or one retrained at each task [by method]."""
+    new_images: NewImages | None = None
+    """Show new classes to the classifier decoded (as old ones are), real, or both [by method]."""
+    see: See | None = None
+    """Show test images to the classifier real, or coded and decoded [real]."""
+    code: str | None = None
+    """Shape of an episode, channels x side x side [by method: 16x8x8, published 16x4x4]."""
+    output: Output | None = None
+    """End of the decoder [by method: tanh, published norm]."""
+    content: float | None = None
+    """lambda, the content loss's share [0.7]."""
+    content_scale: ContentScale | None = None
+    """Content loss normalised or raw [by method]."""
+    decay: bool | None = None
+    """Weigh decoded images by their decay [True]."""
+
+    def start(self, arguments: Sequence[str]) -> None:
+        config = self._config(arguments)
+        out = self.out or Path("runs") / f"{self.dataset}-{self.method}-{self.seed}"
+
+        from rich.console import Console
+
+        from eec.cli.display import Display
+        from eec.report.folder import read_run
+        from eec.runs.folder import RunFolder
+        from eec.runs.run import prepare, run
+
+        beside = [read_run(path) for path in self.beside]
+        stream, method = prepare(config)
+        folder = RunFolder.make(out, overwrite=self.overwrite)
+        console = Console()
+        with Display(console, quiet=self.quiet) as display:
+            try:
+                samples = run(config, stream, method, folder, display)
+            except KeyboardInterrupt:
+                console.print(
+                    f"stopped; {len(folder.lines)} of {len(stream.increments)} increments are in "
+                    f"{out}; repeat the command with --overwrite to begin again"
+                )
+                raise
+        _tell(console, out, beside, samples)
+
+    def _config(self, arguments: Sequence[str]) -> RunConfig:
+        names = [field.name for field in fields(EECOptions) if field.name != "flip"]
+        return RunConfig(
+            dataset=self.dataset,
+            method=self.method,
+            options=choose_options(self.method, **{name: getattr(self, name) for name in names}),
+            seed=self.seed,
+            data_dir=self.data_dir,
+            size=self.size,
+            classes_per_increment=_numbers(self.classes_per_increment),
+            class_order=self.class_order,
+            per_class=self.per_class,
+            validation=self.validation,
+            device=self.device,
+            precision=self.precision,
+            command=shlex.join(["eec", *arguments]),
+        )
+
+
+def _tell(console: Console, out: Path, beside: list[RunRecord], samples: list[Sample]) -> None:
+    """Draw the pictures, write the page, print the table, and say where everything is."""
+    from eec.report.figures import accuracy_figure, cost_figure, gap_figure
+    from eec.report.folder import read_run
+    from eec.report.page import write_page
+    from eec.report.sheet import SheetRow, sheet_figure
+    from eec.report.table import headline, run_table
+    from eec.report.words import run_name
+
+    record = read_run(out)
+    accuracy_figure(record, beside, record.pictures / "accuracy.png")
+    gap_figure(record, record.pictures / "gap.png")
+    cost_figure(record, record.pictures / "cost.png")
+    rows = [SheetRow(s.label, s.test, s.decoded, s.remembered) for s in samples]
+    sheet_figure(rows, record.pictures / "sheet.png", run_name(record))
+    page = write_page(record, out / "report.html")
+    console.print(run_table(record))
+    for line in (
+        headline(record),
+        f"measures  {out / 'measures.jsonl'}",
+        f"pictures  {record.pictures}",
+        f"learner   {out / 'learner.eec'}",
+        f"report    {page}",
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _numbers(text: str) -> int | tuple[int, ...]:
+    try:
+        numbers = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(
+            f"--classes-per-increment {text!r}: use a number such as 2, or a list such as 2,3,5"
+        ) from None
+    return numbers[0] if len(numbers) == 1 else numbers

@@ -1,0 +1,1 @@
+"""Data sets, readers and the class-incremental stream; import the module that you need."""

@@ -1,0 +1,27 @@
+"""Fashion-MNIST: pictures of clothes, 28x28 grey, 60,000 + 10,000."""
+
+from pathlib import Path
+
+from eec.data.dataset import Dataset
+from eec.data.idx import load_idx_dataset
+
+SOURCE = "https://github.com/zalandoresearch/fashion-mnist"
+
+CLASSES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+
+
+def load(data_dir: Path) -> Dataset:
+    """From the four original files in DATA_DIR/fashion-mnist."""
+    folder = data_dir / "fashion-mnist"
+    return load_idx_dataset("fashion-mnist", folder, CLASSES, flip=True, source=SOURCE)

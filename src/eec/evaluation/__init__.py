@@ -1,0 +1,1 @@
+"""How well and at what cost: measures on plain numbers, so that they run without torch."""

@@ -1,0 +1,1 @@
+"""What is kept of old classes: the codecs and the episodes they encode, and how far they decay."""

@@ -1,0 +1,261 @@
+"""Algorithm 1: an autoencoder trained with a content loss, judged before it is used.
+
+A codec turns uint8 images into codes and codes into uint8 images.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import mse_loss
+
+from eec.nets.autoencoder import Autoencoder
+from eec.nets.classifiers import Classifier, Shape, shape_of
+from eec.training.batches import Batches, to_float, to_uint8
+from eec.training.loop import Progress, apply, quiet, train
+from eec.training.recipes import Plan
+from eec.training.runtime import Runtime, generator, seeded
+
+Warn = Callable[[str], None]
+
+# A reconstruction that leaves more of the pixels' variance unexplained than this is no memory: the
+# classifier's accuracy was seen to fall steeply beyond it (docs/the-gap.md).
+STARVED = 0.15
+# Beyond this more steps do not help: training went astray, and another start is needed.
+DIVERGED = 0.6
+# The share of what `D` recognised in the originals that it must recognise in the reconstructions.
+RECOGNISED = 0.8
+ATTEMPTS = 3
+FEATURE_CACHE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How an autoencoder was judged on the images it was trained for."""
+
+    pixel_error: float  # mean square, pixels in -1..1
+    unexplained: float  # the same as a share of the pixels' variance
+    recognised: float | None  # percent of reconstructions that `D` calls by their name
+    recognised_real: float | None  # the same of the originals
+    steps: int = 0
+    attempts: int = 1
+
+    @property
+    def diverged(self) -> bool:
+        return not self.unexplained <= DIVERGED  # NaN too
+
+    @property
+    def good(self) -> bool:
+        if self.recognised is None or self.recognised_real is None:
+            return self.unexplained <= STARVED
+        seen = self.recognised >= RECOGNISED * self.recognised_real
+        return self.unexplained <= STARVED and seen
+
+    def record(self) -> dict[str, object]:
+        return {**asdict(self), "good": self.good}
+
+
+@dataclass(frozen=True)
+class CodecOptions:
+    """What an autoencoder is and what it is trained for."""
+
+    code: str
+    output: str  # of the decoder: norm, as published, or tanh
+    content: float  # lambda, the share of the content loss
+    content_scale: str  # raw, as published, or normalised by the features' own size
+
+
+class Codec:
+    """An autoencoder in use. One that was read back without its encoder can only decode."""
+
+    def __init__(self, net: Autoencoder, runtime: Runtime, quality: Quality | None = None) -> None:
+        self.net = runtime.place(net).eval()
+        self.runtime = runtime
+        self.quality = quality
+        self.encodes = True
+
+    def encode(self, images: Tensor) -> Tensor:
+        """uint8 images to codes [N, C, h, w], float32 on the CPU."""
+        assert self.encodes, "this codec was stored without its encoder"
+        codes = apply(lambda part: self.net.encoder(_floats(part)).float(), images, self.runtime)
+        return codes.contiguous()
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """Codes to uint8 images on the CPU."""
+        images = apply(lambda part: to_uint8(self.net.decoder(_last(part))), codes, self.runtime)
+        return images.contiguous()
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Images as memory will show them: coded and decoded."""
+        return self.decode(self.encode(images))
+
+
+def _last(batch: Tensor) -> Tensor:
+    return batch.contiguous(memory_format=torch.channels_last)
+
+
+def _floats(images: Tensor) -> Tensor:
+    return _last(to_float(images))
+
+
+def train_codec(
+    images: Tensor,
+    options: CodecOptions,
+    plan: Plan,
+    runtime: Runtime,
+    seed: int,
+    *,
+    classifier: Classifier | None = None,
+    targets: Tensor | None = None,
+    start: Autoencoder | None = None,
+    progress: Progress = quiet,
+    warn: Warn = print,
+) -> Codec:
+    """Train an autoencoder on a task's images until it is fit to be their only memory.
+
+    `classifier` is `D`, frozen, for the content loss and the judgement; None where it has not
+    learned anything yet. A starved net is trained on, a diverged one begun anew.
+    """
+    net = _begin(images, options, runtime, seed, 0, start)
+    best: Codec | None = None
+    steps = 0
+    for attempt in range(ATTEMPTS):
+        steps += _fit(net, images, options, plan, runtime, seed + attempt, classifier, progress)
+        codec = Codec(net, runtime)
+        codec.quality = judge(codec, images, classifier, targets, steps, attempt + 1)
+        if best is None or _rank(codec.quality) <= _rank(best.quality):
+            best = codec
+        if codec.quality.good:
+            break
+        diverged = codec.quality.diverged
+        net = _begin(images, options, runtime, seed, attempt + 1, None if diverged else net)
+    assert best is not None and best.quality is not None
+    if not best.quality.good:
+        warn(
+            f"the autoencoder stayed poor after {ATTEMPTS} attempts ({steps} steps): "
+            f"{100 * best.quality.unexplained:.0f} % of the pixels' variance is lost"
+            f"{_recognition(best.quality)}; expect these classes to be forgotten sooner "
+            "(a larger code, or more images, may help)"
+        )
+    return best
+
+
+def _rank(quality: Quality | None) -> float:
+    value = math.inf if quality is None else quality.unexplained
+    return math.inf if math.isnan(value) else value
+
+
+def _recognition(quality: Quality) -> str:
+    if quality.recognised is None or quality.recognised_real is None:
+        return ""
+    return (
+        f" and the classifier recognises {quality.recognised:.0f} % of the reconstructions, "
+        f"{quality.recognised_real:.0f} % of the originals"
+    )
+
+
+def _begin(
+    images: Tensor,
+    options: CodecOptions,
+    runtime: Runtime,
+    seed: int,
+    attempt: int,
+    start: Autoencoder | None,
+) -> Autoencoder:
+    if start is not None:
+        return copy.deepcopy(start)
+    with seeded(seed + attempt):
+        net = new_autoencoder(shape_of(images), options)
+    return runtime.place(net)
+
+
+def new_autoencoder(image: Shape, options: CodecOptions) -> Autoencoder:
+    return Autoencoder(image, options.code, options.output)
+
+
+def _fit(
+    net: Autoencoder,
+    images: Tensor,
+    options: CodecOptions,
+    plan: Plan,
+    runtime: Runtime,
+    seed: int,
+    classifier: Classifier | None,
+    progress: Progress,
+) -> int:
+    content = None
+    if classifier is not None and options.content > 0:
+        content = ContentLoss(classifier, images, runtime, options.content_scale == "normalised")
+    share = options.content if content is not None else 0.0
+
+    def loss(batch: Tensor, index: Tensor) -> Tensor:
+        decoded = net(batch)
+        pixels = mse_loss(decoded.float(), batch)
+        if content is None:
+            return pixels
+        return (1 - share) * pixels + share * content(decoded, batch, index)
+
+    batches = Batches(images.to(runtime.device))
+    return train(net, batches, loss, plan, runtime, generator(seed, "autoencoder"), progress)
+
+
+class ContentLoss:
+    """`|f_c(x) - f_c(x~)|^2`, the distance of two images as the classifier's convolutions see them.
+
+    The features of the real images do not change while the autoencoder trains: they are computed
+    once where they fit into memory. Raw features can have any scale and drown the pixel error
+    (those of a young classifier do); normalised, they count as a share of their own mean square.
+    """
+
+    def __init__(
+        self, classifier: Classifier, images: Tensor, runtime: Runtime, normalised: bool
+    ) -> None:
+        self.classifier = classifier.eval().requires_grad_(False)
+        sample = self._features(images[:256], runtime)
+        self.scale = float(sample.square().mean().clamp_min(1e-8)) if normalised else 1.0
+        size = sample[0].numel() * 4 * len(images)
+        self.real = self._features(images, runtime) if size <= FEATURE_CACHE_BYTES else None
+        self.device = runtime.device
+
+    def _features(self, images: Tensor, runtime: Runtime) -> Tensor:
+        return apply(lambda part: self.classifier.features(_floats(part)).float(), images, runtime)
+
+    def __call__(self, decoded: Tensor, real: Tensor, index: Tensor) -> Tensor:
+        if self.real is not None:
+            wanted = self.real[index].to(self.device)
+        else:
+            with torch.no_grad():
+                wanted = self.classifier.features(real).float()
+        return mse_loss(self.classifier.features(decoded).float(), wanted) / self.scale
+
+
+def judge(
+    codec: Codec,
+    images: Tensor,
+    classifier: Classifier | None,
+    targets: Tensor | None,
+    steps: int,
+    attempts: int,
+) -> Quality:
+    """Pixel error, and the share of reconstructions that `D` recognises, on up to 1,000 images."""
+    chosen = torch.linspace(0, len(images) - 1, min(len(images), 1000)).round().long()
+    real = images[chosen]
+    decoded = codec(real)
+    error = mse_loss(to_float(decoded), to_float(real)).item()
+    if not all(weight.isfinite().all() for weight in codec.net.parameters()):
+        error = math.nan  # clamped to a uint8 image, a diverged net could pass for a grey one
+    variance = max(to_float(real).var(correction=0).item(), 1e-3)
+    recognised = recognised_real = None
+    if classifier is not None and targets is not None:
+
+        def share(pictures: Tensor) -> float:
+            calls = apply(lambda part: classifier(_floats(part)).argmax(1), pictures, codec.runtime)
+            return 100 * (calls == targets[chosen]).float().mean().item()
+
+        recognised, recognised_real = share(decoded), share(real)
+    return Quality(error, error / variance, recognised, recognised_real, steps, attempts)

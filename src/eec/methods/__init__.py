@@ -1,0 +1,1 @@
+"""How to learn: the contract, and one file a method."""

@@ -1,0 +1,268 @@
+"""What every method does.
+
+A method learns tasks one after another, predicts among all classes seen, gives and takes back its
+whole state, and tells its bytes by part. `Method` has the parts that do not differ: the classifier
+`D`, the labels, the checks, and the promise that a task which fails leaves the learner as it was.
+A new method is one file: a subclass with `_learn`, and what it keeps in `_keep` and `_take_back`.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from eec.data.labels import Label
+from eec.data.stream import Task
+from eec.errors import UserError
+from eec.methods.options import ClassifierOptions
+from eec.nets.classifiers import CLASSIFIERS, Classifier, Shape, shape_of
+from eec.training.batches import Batches, to_float
+from eec.training.loop import Progress, apply, quiet, train
+from eec.training.recipes import find_recipe
+from eec.training.runtime import Runtime, derive_seed, generator, seeded
+
+Tensors = dict[str, Tensor]
+Facts = dict[str, Any]  # whatever JSON can hold
+OnPhase = Callable[[str], Progress]  # the name of a phase that begins -> its progress callback
+
+
+def unseen(phase: str) -> Progress:
+    """The phase callback of those who do not look."""
+    return quiet
+
+
+@dataclass
+class Report:
+    """What learning one task has to tell."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    decay: list[Facts] | None = None
+    autoencoder: Facts | None = None
+    notes: list[str] = field(default_factory=list)
+    on_phase: OnPhase = unseen
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[Progress]:
+        """Show and time one phase."""
+        began = time.perf_counter()
+        yield self.on_phase(name)
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+
+class Method(ABC):
+    strict: ClassVar[bool] = True  # keeps no real image of an old class
+
+    def __init__(self, name: str, options: ClassifierOptions, seed: int, runtime: Runtime) -> None:
+        self.name = name
+        self.options = options
+        self.seed = seed
+        self.runtime = runtime
+        self.recipe = find_recipe(options.recipe)
+        self.image: Shape | None = None
+        self.classes: list[Label] = []  # in order of arrival; the position is the class index
+        self.tasks = 0
+        self.classifier: Classifier | None = None
+
+    # What a method is asked.
+
+    def learn(self, task: Task, on_phase: OnPhase = unseen) -> Report:
+        """Learn one more task. If that fails or is interrupted, the learner stays as it was."""
+        self._check(task)
+        before = self.state()
+        report = Report(on_phase=on_phase)
+        try:
+            self.tasks += 1
+            self.image = self.image or shape_of(task.images)
+            known = set(self.classes)
+            self.classes = [*self.classes, *(c for c in task.classes if c not in known)]
+            index = {label: i for i, label in enumerate(self.classes)}
+            self._learn(task.images, torch.tensor([index[y] for y in task.labels]), report)
+        except BaseException:
+            self.restore(*before)
+            raise
+        return report
+
+    def predict_proba(self, images: Tensor) -> np.ndarray:
+        """One row an image, one column a class in order of arrival; rows sum to 1."""
+        if self.classifier is None or self.image is None:
+            raise UserError("nothing has been learned yet: teach a task before asking")
+        self._check_shape(images)
+        logits = self._logits(images).double()
+        return logits.softmax(1).numpy()
+
+    def predict(self, images: Tensor) -> list[Label]:
+        return [self.classes[i] for i in self.predict_proba(images).argmax(1)]
+
+    def state(self) -> tuple[Tensors, Facts]:
+        """All that is needed to predict and to go on learning, as tensors and JSON."""
+        tensors: Tensors = {}
+        if self.classifier is not None:
+            tensors |= weights_of(self.classifier, "classifier.")
+        facts: Facts = {"image": self.image, "classes": list(self.classes), "tasks": self.tasks}
+        kept, kept_facts = self._keep()
+        return tensors | kept, facts | kept_facts
+
+    def restore(self, tensors: Tensors, facts: Facts) -> None:
+        """Become the learner that gave this state."""
+        self.image = tuple(facts["image"]) if facts["image"] else None
+        self.classes = list(facts["classes"])
+        self.tasks = facts["tasks"]
+        self.classifier = None
+        if self.image is not None:
+            self.classifier = self._new_classifier(self.image)
+            self.classifier.grow(len(self.classes))
+            load_weights(self.classifier, tensors, "classifier.")
+        self._take_back(tensors, facts)
+
+    def bytes_by_part(self) -> dict[str, int]:
+        """The bytes of the state, by part: the classifier, and what else the method keeps."""
+        parts = {"classifier": 0, **self._parts()}
+        for name, tensor in self.state()[0].items():
+            part = name.partition(".")[0]
+            parts[part] = parts.get(part, 0) + tensor.numel() * tensor.element_size()
+        return parts
+
+    def remember(self, most: int) -> list[tuple[Label, Tensor]]:
+        """Up to `most` images a class as memory shows them now, where a method has a memory."""
+        return []
+
+    def reconstruct(self, images: Tensor, label: Label) -> Tensor | None:
+        """Images of a class coded and decoded as that class is kept, where that can be done."""
+        return None
+
+    # What a method says of itself.
+
+    @abstractmethod
+    def _learn(self, images: Tensor, targets: Tensor, report: Report) -> None:
+        """Learn a checked task; `targets` are class indices, `self.classes` has the new ones."""
+
+    def _keep(self) -> tuple[Tensors, Facts]:
+        """What is kept besides the classifier. Tensors are named `part.rest`."""
+        return {}, {}
+
+    def _take_back(self, tensors: Tensors, facts: Facts) -> None:  # noqa: B027  (nothing kept)
+        """The inverse of `_keep`."""
+
+    def _parts(self) -> dict[str, int]:
+        """The parts that are named even where they are empty."""
+        return {}
+
+    # The classifier `D`.
+
+    def _train_classifier(
+        self,
+        images: Tensor,
+        targets: Tensor,
+        weights: Tensor | None,
+        report: Report,
+    ) -> None:
+        """Grow the head and train `D`, warm, on one weighted mixture."""
+        assert self.image is not None
+        seed = derive_seed(self.seed, "classifier", self.tasks)
+        first = self.classifier is None
+        with seeded(seed):
+            if self.classifier is None:
+                self.classifier = self._new_classifier(self.image)
+            self.classifier.grow(len(self.classes), keep=self.options.keep_head)
+        net = self.classifier.requires_grad_(True)
+        with report.phase("train classifier") as progress:
+            if len(self.classes) == 1:
+                report.notes.append(
+                    "With one class the classifier has nothing to learn: A_1 is 100 % by itself."
+                )
+                net.eval()
+                return
+            device = self.runtime.device
+            targets = targets.to(device)
+            weights = None if weights is None else weights.to(device)
+
+            def loss(batch: Tensor, index: Tensor) -> Tensor:
+                losses = cross_entropy(net(batch).float(), targets[index], reduction="none")
+                return (losses if weights is None else losses * weights[index]).mean()
+
+            train(
+                net,
+                Batches(images.to(device), crop=self.recipe.crop, flip=self.options.flip),
+                loss,
+                self.recipe.first if first else self.recipe.later,
+                self.runtime,
+                generator(seed, "batches"),
+                progress,
+            )
+
+    def _new_classifier(self, image: Shape) -> Classifier:
+        name = self.options.net
+        if name == "auto":
+            name = "tiny" if image[0] == 1 else "small"
+        return self.runtime.place(CLASSIFIERS[name](image))
+
+    def _logits(self, images: Tensor) -> Tensor:
+        net = self.classifier
+        assert net is not None
+        net.eval()
+
+        def call(part: Tensor) -> Tensor:
+            logits: Tensor = net(to_float(part).contiguous(memory_format=torch.channels_last))
+            return logits.float()
+
+        return apply(call, images, self.runtime)
+
+    def _accuracy(self, images: Tensor, targets: Tensor) -> float:
+        """Percent of un-augmented images that `D` calls by their name."""
+        return 100 * (self._logits(images).argmax(1) == targets).float().mean().item()
+
+    @property
+    def _taught(self) -> Classifier | None:
+        """`D`, if its convolutions have learned anything: with one class they have not."""
+        return self.classifier if len(self.classes) > 1 and self.classifier is not None else None
+
+    # The checks.
+
+    def _check(self, task: Task) -> None:
+        self._check_shape(task.images)
+        known = {label: type(label) for label in self.classes}
+        for label in task.classes:
+            if known.get(label, type(label)) is not type(label):
+                raise UserError(
+                    f"label {label!r} of type {type(label).__name__} equals a learned label of "
+                    f"type {known[label].__name__}: use one type for this class"
+                )
+
+    def _check_shape(self, images: Tensor) -> None:
+        if self.image is not None and shape_of(images) != self.image:
+            raise UserError(
+                f"images are {size_words(shape_of(images))} but {size_words(self.image)} was "
+                "learned before: bring them to that size and mode"
+            )
+
+
+def size_words(shape: Shape) -> str:
+    mode = "grey" if shape[0] == 1 else "RGB"
+    return f"{mode} {shape[1]}x{shape[2]}"
+
+
+def weights_of(net: torch.nn.Module, prefix: str) -> Tensors:
+    """A copy of the net's weights; counters of batches, which nothing reads, are left out."""
+    return {
+        prefix + name: tensor.detach().cpu().contiguous().clone()
+        for name, tensor in net.state_dict().items()
+        if not name.endswith("num_batches_tracked")
+    }
+
+
+def load_weights(net: torch.nn.Module, tensors: Tensors, prefix: str) -> None:
+    """The inverse of `weights_of`; weights that are missing or do not fit are refused."""
+    given = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+    wanted = {n: t for n, t in net.state_dict().items() if not n.endswith("num_batches_tracked")}
+    if {n: t.shape for n, t in given.items()} != {n: t.shape for n, t in wanted.items()}:
+        raise UserError(f"the saved weights of {prefix}* do not fit this net: the file is damaged")
+    net.load_state_dict(given, strict=False)

@@ -1,0 +1,78 @@
+"""What can be chosen about each method. Free of torch: the shell door reads it for its help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args, get_origin, get_type_hints
+
+from eec.errors import UserError
+
+Net = Literal["auto", "tiny", "small", "dcgan", "wgan", "resnet18"]
+RecipeName = Literal["fast", "paper"]
+CodecKind = Literal["frozen", "per-task", "warm", "retrained"]
+NewImages = Literal["decoded", "real", "both"]
+See = Literal["real", "coded"]
+Output = Literal["tanh", "norm"]
+ContentScale = Literal["normalised", "raw"]
+
+
+@dataclass(frozen=True)
+class ClassifierOptions:
+    """The classifier `D` and its training: the same for every method."""
+
+    net: Net = "auto"
+    """Classifier: auto (tiny for grey images, small for colour), dcgan, wgan, resnet18."""
+    recipe: RecipeName = "fast"
+    """Training lengths and rates: fast, or paper (the published ones, epoch for epoch)."""
+    keep_head: bool = True
+    """Keep the head's rows of old classes when new ones arrive, or begin the head anew."""
+    flip: bool = False
+    """Mirror images at random in training; never for digits. `eec run` knows it of each set."""
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(type(self)).items():
+            value, known = getattr(self, name), get_args(kind)
+            if get_origin(kind) is Literal and value not in known:
+                raise UserError(f"{name} is {value!r}: choose one of {', '.join(known)}")
+
+
+@dataclass(frozen=True)
+class EECOptions(ClassifierOptions):
+    """EEC's choices (ALGORITHM.md, section 3); the defaults are the best that was measured."""
+
+    codec: CodecKind = "frozen"
+    """Autoencoder: frozen (trained on the first task, then kept), per-task (EEC as published), warm
+    (per task, each started from the last), retrained (EECS: one, trained again at each task)."""
+    new_images: NewImages = "decoded"
+    """How `D` is shown new classes: decoded (like old ones), real (as published), both."""
+    see: See = "real"
+    """How `D` is shown images at test time: real, or coded and decoded first."""
+    code: str = "16x8x8"
+    """Shape of an episode: channels x side x side."""
+    output: Output = "tanh"
+    """How the decoder ends: tanh, or norm (BatchNorm, as published)."""
+    content: float = 0.7
+    """lambda, the content loss's share in the autoencoder's loss."""
+    content_scale: ContentScale = "normalised"
+    """Content loss: normalised by the features' own size, or raw (as published)."""
+    decay: bool = True
+    """Weigh decoded images by how much they have decayed (eq. 5)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.content <= 1:
+            raise UserError(f"content is {self.content!r}: use a share from 0 to 1")
+        if self.see == "coded" and self.codec in ("per-task", "warm"):
+            raise UserError(
+                "see=coded needs one codec for all tasks: use codec=frozen or codec=retrained"
+            )
+
+
+PUBLISHED = EECOptions(
+    net="dcgan",
+    codec="per-task",
+    new_images="real",
+    code="16x4x4",
+    output="norm",
+    content_scale="raw",
+)

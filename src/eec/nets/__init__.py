@@ -1,0 +1,1 @@
+"""Networks: the classifiers `D` and the autoencoders."""

@@ -1,0 +1,1 @@
+"""Runs: one class-incremental experiment each, in a folder of its own."""

@@ -1,0 +1,1 @@
+"""One training loop, its recipes, batched augmentation, device and precision."""

@@ -1,0 +1,86 @@
+"""The one training loop: classifiers and autoencoders differ only in the loss they hand in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from eec.training.batches import Batches
+from eec.training.recipes import Plan
+from eec.training.runtime import Runtime
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # (images [B, C, H, W], their indices [B]) -> scalar
+Progress = Callable[[int, int], None]  # (steps done, steps in all)
+
+
+def quiet(done: int, total: int) -> None:
+    """The progress callback of those who do not look."""
+
+
+def train(
+    net: nn.Module,
+    batches: Batches,
+    loss: Loss,
+    plan: Plan,
+    runtime: Runtime,
+    generator: torch.Generator,
+    progress: Progress = quiet,
+) -> int:
+    """Minimise `loss` over the weights of `net`; gives the number of steps.
+
+    `net` is left in evaluation mode. All randomness comes from `generator`, so the same inputs give
+    the same weights, bit for bit, on the same machine and thread count.
+    """
+    count = len(batches)
+    total = plan.total_steps(count)
+    weights = [w for w in net.parameters() if w.requires_grad]
+    optimizer = _optimizer(weights, plan)
+    net.train()
+    step = 0
+    while step < total:
+        # Parts of nearly equal size: a last batch of one image would upset BatchNorm.
+        order = torch.randperm(count, generator=generator)
+        for index in order.tensor_split(plan.batches_per_epoch(count)):
+            for group in optimizer.param_groups:
+                group["lr"] = plan.rate_at(step, count)
+            with runtime.autocast():
+                value = loss(batches.take(index, generator), index)
+            optimizer.zero_grad()
+            value.backward()
+            if plan.clip is not None:
+                nn.utils.clip_grad_norm_(weights, plan.clip)
+            optimizer.step()
+            step += 1
+            progress(step, total)
+            if step == total:
+                break
+    net.eval()
+    return step
+
+
+def _optimizer(weights: list[nn.Parameter], plan: Plan) -> torch.optim.Optimizer:
+    if plan.optimizer == "sgd":
+        return torch.optim.SGD(
+            weights,
+            lr=plan.rate,
+            momentum=plan.momentum,
+            nesterov=plan.nesterov,
+            weight_decay=plan.weight_decay,
+            foreach=True,
+        )
+    return torch.optim.Adam(weights, lr=plan.rate, weight_decay=plan.weight_decay, foreach=True)
+
+
+@torch.no_grad()
+def apply(
+    function: Callable[[Tensor], Tensor], items: Tensor, runtime: Runtime, batch: int = 256
+) -> Tensor:
+    """`function` over all items in batches, gathered on the CPU; no gradients."""
+    parts = []
+    for part in items.split(batch):
+        with runtime.autocast():
+            out = function(part.to(runtime.device))
+        parts.append(out.cpu())
+    return torch.cat(parts)

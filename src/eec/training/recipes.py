@@ -1,0 +1,84 @@
+"""How long and how fast to train, as data: `paper`, epoch for epoch, and `fast`, the default."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from eec.errors import UserError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One training: optimiser, batch, length and learning-rate schedule.
+
+    The length is given in `steps` or in `epochs`; with epochs, `least_steps` keeps a tiny data set
+    from being trained for next to nothing. With `milestones` (in epochs) the rate is multiplied by
+    `factor` at each; without, it rises to `rate` over the first fifth and falls to 0 in a line.
+    """
+
+    optimizer: str  # sgd or adam
+    rate: float
+    batch: int
+    epochs: int = 0
+    steps: int = 0
+    least_steps: int = 0
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 0.0
+    milestones: tuple[int, ...] = ()
+    factor: float = 0.1
+    clip: float | None = None
+
+    def batches_per_epoch(self, images: int) -> int:
+        return math.ceil(images / self.batch)
+
+    def total_steps(self, images: int) -> int:
+        return self.steps or max(self.epochs * self.batches_per_epoch(images), self.least_steps)
+
+    def rate_at(self, step: int, images: int) -> float:
+        """The learning rate of the step with this number, from 0."""
+        if self.milestones:
+            epoch = step // self.batches_per_epoch(images)
+            return self.rate * self.factor ** sum(epoch >= mark for mark in self.milestones)
+        total = self.total_steps(images)
+        rise = max(1, round(0.2 * total))
+        if step < rise:
+            return self.rate * (step + 1) / (rise + 1)
+        return self.rate * (total - step) / (total - rise + 1)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The plans of one learner: `D` in the first increment and in later ones, and the codec."""
+
+    first: Plan
+    later: Plan
+    autoencoder: Plan
+    crop: int  # pixels of padding for random crops
+
+
+_PUBLISHED_SGD = Plan("sgd", rate=0.1, batch=128, nesterov=False, weight_decay=5e-4)
+
+RECIPES: dict[str, Recipe] = {
+    "paper": Recipe(
+        first=replace(_PUBLISHED_SGD, epochs=200, milestones=(60, 120, 160), factor=0.2),
+        later=replace(_PUBLISHED_SGD, epochs=45, milestones=(37,), factor=0.1),
+        autoencoder=Plan(
+            "adam", rate=1e-3, batch=128, epochs=100, weight_decay=5e-4, milestones=(50,)
+        ),
+        crop=4,
+    ),
+    "fast": Recipe(
+        first=Plan("sgd", rate=0.1, batch=64, epochs=6, least_steps=80, weight_decay=5e-4),
+        later=Plan("sgd", rate=0.1, batch=64, epochs=6, least_steps=80, weight_decay=5e-4),
+        autoencoder=Plan("adam", rate=2e-3, batch=32, steps=600, clip=1.0),
+        crop=2,
+    ),
+}
+
+
+def find_recipe(name: str) -> Recipe:
+    if name not in RECIPES:
+        raise UserError(f"unknown recipe {name!r}: choose one of {', '.join(RECIPES)}")
+    return RECIPES[name]

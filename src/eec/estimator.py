@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from eec.data.images import as_images
-from eec.data.labels import as_labels, label_array
+from eec.data.labels import Label, as_labels, label_array
 from eec.data.stream import Task
 from eec.errors import UserError
 from eec.methods.archive import load_learner, save_learner
@@ -28,6 +29,13 @@ from eec.methods.options import (
 )
 from eec.methods.registry import make_method
 from eec.training.runtime import choose_runtime
+
+_KINDS: dict[Any, tuple[Any, str]] = {
+    bool: ((bool, np.bool_), "True or False"),
+    float: (Real, "a number"),
+    int: (Integral, "a whole number, 0 or more"),
+    str: (str, "a string"),
+}
 
 
 class EEC(ClassifierMixin, BaseEstimator):
@@ -89,6 +97,14 @@ class EEC(ClassifierMixin, BaseEstimator):
         """One column a class, in the order of `classes_`."""
         return self._learned().predict_proba(as_images(X, name="X"))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of images that are called by their label, from 0 to 1."""
+        task = Task(as_images(X, name="X"), as_labels(y, name="y"))
+        self._check_kind(task.labels)
+        calls = self._learned().predict(task.images)
+        hits = [call == label for call, label in zip(calls, task.labels, strict=True)]
+        return float(np.average(hits, weights=sample_weight))
+
     @property
     def classes_(self) -> np.ndarray:
         """The labels learned so far, in order of arrival."""
@@ -110,18 +126,34 @@ class EEC(ClassifierMixin, BaseEstimator):
 
     def _learn(self, X: Any, y: Any, method: Method | None) -> Self:
         task = Task(as_images(X, name="X"), as_labels(y, name="y"))
-        options = EECOptions(
-            **{field.name: getattr(self, field.name) for field in fields(EECOptions)}
-        )
+        kinds = get_type_hints(EECOptions)
+        options = EECOptions(**{name: self._plain(name, kind) for name, kind in kinds.items()})
+        seed, runtime = self._plain("seed", int), choose_runtime(self.device, self.precision)
         if method is None:
-            method = make_method(
-                "eec", options, self.seed, choose_runtime(self.device, self.precision)
-            )
-        elif (method.options, method.seed) != (options, self.seed):
+            method = make_method("eec", options, seed, runtime)
+        elif (method.options, method.seed, method.runtime) != (options, seed, runtime):
             raise UserError("parameters were changed after learning began: use fit to begin anew")
         method.learn(task)
         self.method_ = method
         return self
+
+    def _plain(self, name: str, kind: Any) -> Any:
+        """A parameter as the plain Python value that a saved file can hold."""
+        value = getattr(self, name)
+        kind = kind if kind in _KINDS else str
+        accepted, words = _KINDS[kind]
+        if not isinstance(value, accepted) or (kind is not bool and isinstance(value, bool)):
+            raise UserError(f"{name} is {value!r}: use {words}")
+        if kind is int and value < 0:
+            raise UserError(f"{name} is {value!r}: use {words}")
+        return kind(value)
+
+    def _check_kind(self, labels: list[Label]) -> None:
+        """Numbers that were read as text would all count as wrong, in silence."""
+        asked = {isinstance(label, str) for label in labels}
+        if asked.isdisjoint(isinstance(label, str) for label in self._learned().classes):
+            here, there = ("strings", "numbers") if True in asked else ("numbers", "strings")
+            raise UserError(f"y holds {here} but {there} were learned: use the same labels")
 
     def _learned(self) -> Method:
         method: Method | None = getattr(self, "method_", None)

@@ -16,9 +16,9 @@ from eec.report.words import human_bytes, human_seconds, mean_gap, points, short
 Make = Callable[..., RunRecord]
 
 
-def printed(record: RunRecord) -> str:
+def printed(record: RunRecord, width: int = 140) -> str:
     sink = io.StringIO()
-    Console(file=sink, width=140, color_system=None).print(run_table(record))
+    Console(file=sink, width=width, color_system=None).print(run_table(record))
     return sink.getvalue()
 
 
@@ -52,6 +52,29 @@ def test_the_table_has_a_row_for_each_increment(make_run: Make) -> None:
         "4", "3", "97.60", "27.4 / 25.0", "−0.8", "2.16 MB", "2.81 MB", "18 s"
     ]  # fmt: skip
     assert "97.60" in printed(record) and "gap:" in printed(record)
+
+
+def test_no_cell_wraps_at_eighty_columns(make_run: Make) -> None:
+    def enlarge(lines: list[dict[str, Any]]) -> None:
+        for line in lines:
+            line["newest_share"] = {"called": 100.0, "true": 100.0}
+            line["bytes"] = {"episodes": 99_900_000, "classifier": 99_900_000}
+            line["seconds"] = {"train classifier": 3599.0}
+            line["new_classes"] = ["T-shirt/top", "Trouser", "Pullover", "Dress"]
+
+    record = make_run(alter=enlarge)
+    rows = [row.rstrip() for row in printed(record, 80).splitlines()]
+    assert max(map(len, rows)) <= 80
+    title, heading, rule, *cells, caption = rows
+    assert title == "eec on mnist, seed 0" and caption.startswith("gap: ")
+    assert heading.split() == [
+        "seen", "new", "A_k", "%", "newest/true", "%", "gap", "memory", "net", "time"
+    ]  # fmt: skip
+    assert set(rule) == {"─"} and len(cells) == 4
+    for row in cells:
+        # Only the names give way.
+        assert "T-shirt/" in row and "…" in row and "100.0 / 100.0" in row
+        assert row.endswith("99.9 MB  99.9 MB  59 min 59 s")
 
 
 def test_labels_are_not_read_as_markup(make_run: Make) -> None:

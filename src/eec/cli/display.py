@@ -10,11 +10,19 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
 from eec.data.stream import Increment, Stream
-from eec.report.words import human_bytes, human_seconds, list_labels, memory_bytes, total
+from eec.report.words import (
+    human_bytes,
+    human_seconds,
+    list_labels,
+    memory_bytes,
+    short_label,
+    total,
+)
 from eec.training.loop import Progress as OnStep
 from eec.training.loop import quiet as ignore
 
 REFRESH_SECONDS = 0.1
+ENOUGH = 0.1  # of a training, to tell from it how long the rest takes
 
 
 class Display:
@@ -23,7 +31,7 @@ class Display:
         self.quiet = quiet
         self.bars = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=20),
             TaskProgressColumn(),
             TextColumn("{task.fields[left]}", style="dim"),
             console=console,
@@ -50,13 +58,14 @@ class Display:
                 f"{stream.name}: {len(stream.class_order)} classes in {self.count} increments, "
                 f"judged on {stream.judged_on} images",
                 highlight=False,
+                soft_wrap=True,
             )
 
     def increment(self, increment: Increment) -> None:
         self.clock.start_increment()
-        new = list_labels(increment.task.classes)
+        new = short_label(list_labels(increment.task.classes))
         self.bars.update(
-            self.whole, description=f"increment {increment.number} of {self.count}, new: {new}"
+            self.whole, description=f"increment {increment.number}/{self.count}: {new}"
         )
 
     def phase(self, name: str) -> OnStep:
@@ -64,6 +73,9 @@ class Display:
         if self.bars.disable:
             return ignore
         shown = 0.0
+        measure = name == "train classifier"  # where nearly all the time goes
+        if measure:
+            self.clock.start_training()
 
         def on_step(done: int, total: int) -> None:
             nonlocal shown
@@ -71,7 +83,7 @@ class Display:
             if done < total and now - shown < REFRESH_SECONDS:
                 return
             shown = now
-            if name == "train classifier":  # where nearly all the time goes
+            if measure:
                 self.clock.inside = done / total
             self.bars.update(self.part, total=total, completed=done)
             self.bars.update(
@@ -88,19 +100,20 @@ class Display:
         if self.quiet:
             return
         left = self.clock.seconds_left()
+        share = line["newest_share"]
+        # Fits 80 columns; where it does not, the terminal may break it, but a file must not.
         text = (
             f"{line['increment']:>3}/{self.count}  A_{line['classes_seen']} "
-            f"{line['accuracy']:6.2f} %  newest called {line['newest_share']['called']:5.1f} % "
-            f"(true {line['newest_share']['true']:.1f})  memory {human_bytes(memory_bytes(line))}"
-            f"  {human_seconds(total(line['seconds']))}"
+            f"{line['accuracy']:6.2f} %  newest {share['called']:.1f}/{share['true']:.1f} %  "
+            f"{human_bytes(memory_bytes(line))}  {human_seconds(total(line['seconds']))}"
         )
-        self.console.print(Text(text + (f"  {_left(left)}" if left else "")))
+        self.console.print(Text(text + (f"  {_left(left)}" if left else "")), soft_wrap=True)
         if line["note"]:
-            self.console.print(Text(f"       {line['note']}", style="dim"))
+            self.console.print(Text(f"     {line['note']}", style="dim"), soft_wrap=True)
 
 
 def _left(seconds: float | None) -> str:
-    return "" if seconds is None else f"about {human_seconds(seconds)} left"
+    return "" if seconds is None else f"{human_seconds(seconds)} left"
 
 
 class Clock:
@@ -114,27 +127,39 @@ class Clock:
         self.finished = 0
         self.inside = 0.0
         self.rate: float | None = None  # seconds for a unit of work
-        self.began = time.monotonic()
+        self.began = self.trained = time.monotonic()
 
     def start_increment(self) -> None:
         self.began, self.inside = time.monotonic(), 0.0
+
+    def start_training(self) -> None:
+        self.trained, self.inside = time.monotonic(), 0.0
 
     def finish_increment(self) -> None:
         self.finished, self.inside = self.finished + 1, 0.0
         # The first increment trains no classifier on one class but may train the codec: it tells
         # nothing of the others.
         if self.finished > 1:
-            unit = self.work[self.finished] - self.work[self.finished - 1]
-            self.rate = (time.monotonic() - self.began) / unit
+            self.rate = (time.monotonic() - self.began) / self._unit(self.finished)
 
     def done(self) -> float:
         if self.finished + 1 == len(self.work):
             return self.work[-1]
-        here, there = self.work[self.finished], self.work[self.finished + 1]
-        return here + self.inside * (there - here)
+        return self.work[self.finished] + self.inside * self._unit(self.finished + 1)
 
     def share(self) -> float:
         return self.done() / self.work[-1]
 
     def seconds_left(self) -> float | None:
-        return None if self.rate is None else self.rate * (self.work[-1] - self.done())
+        rate = self.rate if self.rate is not None else self._first_guess()
+        return None if rate is None else rate * (self.work[-1] - self.done())
+
+    def _first_guess(self) -> float | None:
+        """Before an increment tells the rate: from the training that is going on."""
+        if self.inside < ENOUGH:
+            return None
+        done = self.inside * self._unit(self.finished + 1)
+        return (time.monotonic() - self.trained) / done
+
+    def _unit(self, increment: int) -> float:
+        return self.work[increment] - self.work[increment - 1]

@@ -5,6 +5,7 @@ Torch is imported by the commands when they begin, so that `--help` answers at o
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -26,10 +27,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=main.__doc__,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A minus sign that an old terminal lacks must not end a run of hours.
+        sys.stdout.reconfigure(errors="replace")
     try:
         command.start(given)
-    except UserError as error:
-        print(f"eec: {error}", file=sys.stderr)
-        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        mistake = _in_one_line(error)
+        if mistake is None:
+            raise
+        print(f"eec: {mistake}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _in_one_line(error: Exception) -> str | None:
+    """What a user did or can mend; None for a mistake of ours, which needs its traceback."""
+    if isinstance(error, UserError):
+        return " ".join(str(error).split())
+    if isinstance(error, OSError):  # a full disk, a folder that went away
+        return f"{error.filename or 'output'}: {error.strerror or error}"
+    # Torch has no type of its own for this on the CPU.
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        return "not enough memory: use a smaller --size or --per-class, or a smaller --net"
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from eec.report.folder import RunRecord
+    from eec.runs.folder import RunFolder
     from eec.runs.run import Sample
 
 _METHODS = "; ".join(f"{name} ({entry.description})" for name, entry in METHODS.items())
@@ -110,16 +112,13 @@ class Run:
         stream, method = prepare(config)
         folder = RunFolder.make(out, overwrite=self.overwrite)
         console = Console()
-        with Display(console, quiet=self.quiet) as display:
-            try:
+        try:
+            with Display(console, quiet=self.quiet) as display:
                 samples = run(config, stream, method, folder, display)
-            except KeyboardInterrupt:
-                console.print(
-                    f"stopped; {len(folder.lines)} of {len(stream.increments)} increments are in "
-                    f"{out}; repeat the command with --overwrite to begin again"
-                )
-                raise
-        _tell(console, out, beside, samples)
+            _tell(console, out, beside, samples)
+        except KeyboardInterrupt:
+            print(f"eec: stopped; {_kept(folder, len(stream.increments))}", file=sys.stderr)
+            raise
 
     def _config(self, arguments: Sequence[str]) -> RunConfig:
         names = [field.name for field in fields(EECOptions) if field.name != "flip"]
@@ -165,6 +164,17 @@ def _tell(console: Console, out: Path, beside: list[RunRecord], samples: list[Sa
         f"report    {page}",
     ):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _kept(folder: RunFolder, increments: int) -> str:
+    if folder.lines:
+        return (
+            f"{len(folder.lines)} of {increments} increments are in {folder.path}; repeat the "
+            "command with --overwrite to begin again"
+        )
+    if folder.path.exists():
+        return f"{folder.path} is as it was before"
+    return "nothing was kept: the first increment was not done"
 
 
 def _numbers(text: str) -> int | tuple[int, ...]:

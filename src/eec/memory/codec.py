@@ -42,8 +42,6 @@ class Quality:
     unexplained: float  # the same as a share of the pixels' variance
     recognised: float | None  # percent of reconstructions that `D` calls by their name
     recognised_real: float | None  # the same of the originals
-    steps: int = 0
-    attempts: int = 1
 
     @property
     def diverged(self) -> bool:
@@ -55,6 +53,15 @@ class Quality:
             return self.unexplained <= STARVED
         seen = self.recognised >= RECOGNISED * self.recognised_real
         return self.unexplained <= STARVED and seen
+
+    def __str__(self) -> str:
+        text = f"{100 * self.unexplained:.0f} % of the pixels' variance is lost"
+        if self.recognised is not None:
+            text += (
+                f", and the classifier recognises {self.recognised:.0f} % of the reconstructions "
+                f"but {self.recognised_real:.0f} % of the originals"
+            )
+        return text
 
     def record(self) -> dict[str, object]:
         return {**asdict(self), "good": self.good}
@@ -73,10 +80,12 @@ class CodecOptions:
 class Codec:
     """An autoencoder in use. One that was read back without its encoder can only decode."""
 
-    def __init__(self, net: Autoencoder, runtime: Runtime, quality: Quality | None = None) -> None:
+    def __init__(
+        self, net: Autoencoder, runtime: Runtime, steps: int = 0, attempts: int = 0
+    ) -> None:
         self.net = runtime.place(net).eval()
         self.runtime = runtime
-        self.quality = quality
+        self.steps, self.attempts = steps, attempts  # that its training took
         self.encodes = True
 
     def encode(self, images: Tensor) -> Tensor:
@@ -121,42 +130,28 @@ def train_codec(
     `classifier` is `D`, frozen, for the content loss and the judgement; None where it has not
     learned anything yet. A starved net is trained on, a diverged one begun anew.
     """
-    net = _begin(images, options, runtime, seed, 0, start)
-    best: Codec | None = None
+    net = _begin(images, options, runtime, seed, start)
+    best: tuple[float, Codec, Quality] | None = None
     steps = 0
     for attempt in range(ATTEMPTS):
-        steps += _fit(net, images, options, plan, runtime, seed + attempt, classifier, progress)
-        codec = Codec(net, runtime)
-        codec.quality = judge(codec, images, classifier, targets, steps, attempt + 1)
-        if best is None or _rank(codec.quality) <= _rank(best.quality):
-            best = codec
-        if codec.quality.good:
+        again = seed + attempt
+        steps += _fit(net, images, options, plan, runtime, again, classifier, progress)
+        codec = Codec(net, runtime, steps, attempt + 1)
+        quality = judge(codec, images, classifier, targets)
+        lost = math.inf if math.isnan(quality.unexplained) else quality.unexplained
+        if best is None or lost <= best[0]:
+            best = (lost, codec, quality)
+        if quality.good:
             break
-        diverged = codec.quality.diverged
-        net = _begin(images, options, runtime, seed, attempt + 1, None if diverged else net)
-    assert best is not None and best.quality is not None
-    if not best.quality.good:
+        net = _begin(images, options, runtime, again + 1, None if quality.diverged else net)
+    assert best is not None
+    _, codec, quality = best
+    if not quality.good:
         warn(
-            f"the autoencoder stayed poor after {ATTEMPTS} attempts ({steps} steps): "
-            f"{100 * best.quality.unexplained:.0f} % of the pixels' variance is lost"
-            f"{_recognition(best.quality)}; expect these classes to be forgotten sooner "
-            "(a larger code, or more images, may help)"
+            f"The autoencoder stayed poor after {ATTEMPTS} attempts ({steps} steps): {quality}; "
+            "expect these classes to be forgotten sooner (a larger code, or more images, may help)."
         )
-    return best
-
-
-def _rank(quality: Quality | None) -> float:
-    value = math.inf if quality is None else quality.unexplained
-    return math.inf if math.isnan(value) else value
-
-
-def _recognition(quality: Quality) -> str:
-    if quality.recognised is None or quality.recognised_real is None:
-        return ""
-    return (
-        f" and the classifier recognises {quality.recognised:.0f} % of the reconstructions, "
-        f"{quality.recognised_real:.0f} % of the originals"
-    )
+    return codec
 
 
 def _begin(
@@ -164,13 +159,14 @@ def _begin(
     options: CodecOptions,
     runtime: Runtime,
     seed: int,
-    attempt: int,
     start: Autoencoder | None,
 ) -> Autoencoder:
     if start is not None:
         return copy.deepcopy(start)
-    with seeded(seed + attempt):
+    with seeded(seed):
         net = new_autoencoder(shape_of(images), options)
+    pixels = to_float(images[:1000])
+    net.start_at(pixels.mean((0, 2, 3)), pixels.std((0, 2, 3), correction=0))
     return runtime.place(net)
 
 
@@ -239,8 +235,6 @@ def judge(
     images: Tensor,
     classifier: Classifier | None,
     targets: Tensor | None,
-    steps: int,
-    attempts: int,
 ) -> Quality:
     """Pixel error, and the share of reconstructions that `D` recognises, on up to 1,000 images."""
     chosen = torch.linspace(0, len(images) - 1, min(len(images), 1000)).round().long()
@@ -258,4 +252,4 @@ def judge(
             return 100 * (calls == targets[chosen]).float().mean().item()
 
         recognised, recognised_real = share(decoded), share(real)
-    return Quality(error, error / variance, recognised, recognised_real, steps, attempts)
+    return Quality(error, error / variance, recognised, recognised_real)

@@ -1,7 +1,7 @@
 """A learner on disk: one safetensors file with a JSON manifest in its header. No pickle.
 
 Any safetensors reader can list what is inside. The manifest holds the method, its options, the
-seed, the labels and a checksum over all of it: a file that was cut short or altered is not believed.
+seed, the labels and a checksum over the whole file: one cut short or altered is not believed.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load, save
 
 from eec.errors import UserError
 from eec.files import write_whole
-from eec.methods.contract import Facts, Method, Tensors
+from eec.methods.contract import Facts, Method
 from eec.methods.registry import choose_options, make_method
 from eec.training.runtime import Runtime
 
 VERSION = 1
+_BLANK = b"0" * 64  # stands in the checksum's place while it is computed
 
 
 def save_learner(method: Method, path: Path) -> Path:
@@ -28,55 +28,64 @@ def save_learner(method: Method, path: Path) -> Path:
     bytes."""
     tensors, facts = method.state()
     manifest: Facts = {
+        "checksum": _BLANK.decode(),  # first, so that nothing before it can look like it
         "version": VERSION,
         "method": method.name,
         "options": asdict(method.options),
         "seed": method.seed,
         "facts": facts,
     }
-    manifest["checksum"] = _checksum(tensors, manifest)
     # One key: the order of several would change from one process to the next.
-    return write_whole(path, save(tensors, {"eec": json.dumps(manifest)}))
+    content = save(tensors, {"eec": json.dumps(manifest)})
+    return write_whole(path, content.replace(_BLANK, _checksum(content).encode(), 1))
 
 
 def load_learner(path: Path, runtime: Runtime) -> Method:
     """Read a learner back; it predicts as the one that was saved, and can go on learning."""
-    tensors, manifest = _read(path)
+    content = _read(path)
+    manifest = _manifest(content, path)
     if manifest.get("version") != VERSION:
         raise UserError(
             f"{path} is of version {manifest.get('version')} of the learner file, this eec reads "
             f"version {VERSION}: read it with the eec that wrote it"
         )
-    if manifest.pop("checksum", None) != _checksum(tensors, manifest):
+    claimed = str(manifest.get("checksum"))
+    if _checksum(content.replace(claimed.encode(errors="replace"), _BLANK, 1)) != claimed:
         raise UserError(f"{path} was altered or damaged (its checksum differs): restore a copy")
     options = choose_options(manifest["method"], **manifest["options"])
     method = make_method(manifest["method"], options, manifest["seed"], runtime)
-    method.restore(tensors, manifest["facts"])
+    method.restore(load(content), manifest["facts"])
     return method
 
 
-def _read(path: Path) -> tuple[Tensors, Facts]:
-    if not path.is_file():
-        raise UserError(f"there is no learner file {path}: give the path of a saved one")
+def _read(path: Path) -> bytes:
     try:
-        with safe_open(path, "pt") as file:
-            manifest = json.loads((file.metadata() or {})["eec"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except KeyError:
-        raise UserError(f"{path} is a safetensors file but not a learner of eec's") from None
-    except (SafetensorError, ValueError):
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"there is no learner file {path}: give the path of a saved one") from None
+    except OSError as error:
+        raise UserError(
+            f"cannot read {path} ({error.strerror}): give the path of a saved learner"
+        ) from None
+
+
+def _manifest(content: bytes, path: Path) -> Facts:
+    """What the header says of itself, before a byte of the rest is looked at."""
+    size = int.from_bytes(content[:8], "little")  # a safetensors file: size, JSON header, tensors
+    try:
+        header = json.loads(content[8 : 8 + size])
+        described = header["__metadata__"]["eec"]
+        manifest = json.loads(described)
+    except (KeyError, TypeError):
+        raise UserError(f"{path} is no learner of eec's: give the path of a saved one") from None
+    except (ValueError, RecursionError):
+        manifest = None
+    if not isinstance(manifest, dict):
         raise UserError(
             f"{path} is not a whole learner file (cut short, or of another kind): restore a copy"
-        ) from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    return tensors, manifest
+        )
+    return manifest
 
 
-def _checksum(tensors: Tensors, manifest: Facts) -> str:
-    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().numpy().tobytes())
-    return digest.hexdigest()
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -28,7 +28,8 @@ class Joint(Method):
         self.targets = torch.empty(0, dtype=torch.int64)
 
     def _learn(self, images: Tensor, targets: Tensor, report: Report) -> None:
-        self.images = torch.cat([self.images, images]) if len(self.images) else images
+        own = images.clone(memory_format=torch.contiguous_format)  # the user may reuse theirs
+        self.images = torch.cat([self.images, own]) if len(self.images) else own
         self.targets = torch.cat([self.targets, targets])
         self._train_classifier(self.images, self.targets, None, report)
 

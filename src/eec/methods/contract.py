@@ -117,11 +117,12 @@ class Method(ABC):
         self.classes = list(facts["classes"])
         self.tasks = facts["tasks"]
         self.classifier = None
-        if self.image is not None:
-            self.classifier = self._new_classifier(self.image)
-            self.classifier.grow(len(self.classes))
-            load_weights(self.classifier, tensors, "classifier.")
-        self._take_back(tensors, facts)
+        with seeded(0):  # first weights are drawn and thrown away: not from the user's generator
+            if self.image is not None:
+                self.classifier = self._new_classifier(self.image)
+                self.classifier.grow(len(self.classes))
+                load_weights(self.classifier, tensors, "classifier.")
+            self._take_back(tensors, facts)
 
     def bytes_by_part(self) -> dict[str, int]:
         """The bytes of the state, by part: the classifier, and what else the method keeps."""
@@ -223,7 +224,9 @@ class Method(ABC):
     @property
     def _taught(self) -> Classifier | None:
         """`D`, if its convolutions have learned anything: with one class they have not."""
-        return self.classifier if len(self.classes) > 1 and self.classifier is not None else None
+        # By the head, not by `self.classes`, which has the new classes before `D` does.
+        head = None if self.classifier is None else self.classifier.head
+        return self.classifier if head is not None and head.out_features > 1 else None
 
     # The checks.
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from eec.data.labels import Label
-from eec.memory.codec import Codec, CodecOptions, new_autoencoder, train_codec
+from eec.memory.codec import Codec, CodecOptions, judge, new_autoencoder, train_codec
 from eec.memory.decay import decay_weight
 from eec.memory.episodes import Episodes, Memory, Rehearsal
 from eec.methods.contract import Facts, Method, Report, Tensors, load_weights, weights_of
@@ -49,6 +49,7 @@ class EECMethod(Method):
         if not matched:
             self._train_autoencoder(images, targets, rehearsal, report)
         self._store(images, targets, report)
+        self._judge_codec(images, targets, report)
 
     # 1. Decode memory.
 
@@ -121,13 +122,12 @@ class EECMethod(Method):
                 self.runtime,
                 derive_seed(self.seed, "autoencoder", self.tasks),
                 classifier=self._taught,
-                targets=targets,
+                # Before its own increment `D` does not know the new names, and cannot judge.
+                targets=targets if self.options.new_images == "real" else None,
                 start=start,
                 progress=progress,
                 warn=report.notes.append,
             )
-        assert codec.quality is not None
-        report.autoencoder = codec.quality.record()
         if self.options.codec == "retrained":  # one codec for all: old episodes are encoded anew
             self.memory.codecs = {1: codec}
             self.memory.episodes = [
@@ -148,6 +148,21 @@ class EECMethod(Method):
             episodes = Episodes(self.tasks, codes, targets)
             self.memory.episodes = [*self.memory.episodes, episodes]
 
+    def _judge_codec(self, images: Tensor, targets: Tensor, report: Report) -> None:
+        """How well the codec of this task, which an earlier one may have trained, keeps it."""
+        with report.phase("store"):
+            codec = self.memory.codec_of(self.tasks)
+            quality = judge(codec, images, self._taught, targets)
+        trained = "train autoencoder" in report.seconds
+        report.autoencoder = {
+            **quality.record(),
+            "trained": trained,
+            "steps": codec.steps,
+            "attempts": codec.attempts,
+        }
+        if not quality.good and not trained:
+            report.notes.append(f"The codec of an earlier task keeps this one badly: {quality}.")
+
     # At test time, and for the measures.
 
     def _logits(self, images: Tensor) -> Tensor:
@@ -157,6 +172,8 @@ class EECMethod(Method):
 
     def remember(self, most: int) -> list[tuple[Label, Tensor]]:
         rehearsal = self.memory.rehearse(most)
+        if not rehearsal:
+            return []
         images = torch.cat([part.images for part in rehearsal])
         targets = torch.cat([part.targets for part in rehearsal])
         return [(label, images[targets == i][:most]) for i, label in enumerate(self.classes)]

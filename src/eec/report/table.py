@@ -1,5 +1,6 @@
 """A run as a table: for the terminal, for markdown, and in one line."""
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -32,9 +33,9 @@ COLUMNS = (
     "time",
 )
 TEXT_COLUMNS = {"new"}
-GAP_MEANS = (
-    "gap: accuracy on reconstructed minus on real test images, mean over old classes, points"
-)
+# The same in so few letters that a terminal of 80 columns has room for the cells.
+HEADINGS = ("seen", "new", "A_k %", "newest/true %", "gap", "memory", "net", "time")
+GAP_MEANS = "gap: accuracy on reconstructed minus on real images of old classes"
 
 
 def increment_cells(measures: Measures) -> list[str]:
@@ -61,12 +62,18 @@ def run_table(record: RunRecord) -> Table:
         caption=GAP_MEANS if has_gap else None,
         title_justify="left",
         caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column in TEXT_COLUMNS else "right")
+    for column, heading in zip(COLUMNS, HEADINGS, strict=True):
+        text = column in TEXT_COLUMNS  # gives way where room is short; a number is never cut
+        table.add_column(heading, justify="left" if text else "right", no_wrap=not text)
     for measures in record.measures:
         # as Text: a label such as [red] is a name, not markup
-        table.add_row(*(Text(cell) for cell in increment_cells(measures)))
+        cells = increment_cells(measures)
+        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
     return table
 
 

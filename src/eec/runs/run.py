@@ -66,9 +66,23 @@ def prepare(config: RunConfig) -> tuple[Stream, Method]:
 def run(
     config: RunConfig, stream: Stream, method: Method, folder: RunFolder, watcher: Watcher
 ) -> list[Sample]:
-    """Go through the stream; the folder has a line of measures and a learner after each task."""
-    folder.write_json("config.json", describe_config(config, stream, method))
-    folder.write_json("environment.json", describe(method.runtime))
+    """Go through the stream; the folder has a line of measures and a learner after each task.
+
+    A run that ends before its first line leaves no trace, and an earlier run as it was.
+    """
+    try:
+        folder.write_json("config.json", describe_config(config, stream, method))
+        folder.write_json("environment.json", describe(method.runtime))
+        return _go_through(stream, method, folder, watcher)
+    except BaseException:
+        if not folder.lines:
+            folder.undo()
+        raise
+
+
+def _go_through(
+    stream: Stream, method: Method, folder: RunFolder, watcher: Watcher
+) -> list[Sample]:
     watcher.begin(stream)
     judge = Judge(stream.judged_on)
     samples: list[Sample] = []

@@ -1,0 +1,119 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import pad
+
+from eec.training.batches import Batches, to_float, to_uint8
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def noise(count: int, channels: int = 1, height: int = 6, width: int = 7, seed: int = 0) -> Tensor:
+    shape = (count, channels, height, width)
+    return torch.randint(0, 256, shape, dtype=torch.uint8, generator=seeded(seed))
+
+
+def test_every_grey_level_survives_the_way_there_and_back() -> None:
+    levels = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16)
+    floats = to_float(levels)
+    assert floats.dtype == torch.float32
+    assert (floats.min().item(), floats.max().item()) == (-1, 1)
+    assert torch.equal(to_uint8(floats), levels)
+
+
+def test_pixels_beyond_the_range_are_clamped_not_wrapped() -> None:
+    beyond = torch.tensor([-1e9, -1.01, -1.0, 0.0, 1.0, 1.01, 300.0])
+    assert to_uint8(beyond).tolist() == [0, 0, 0, 128, 255, 255, 255]
+
+
+def test_converting_leaves_the_original_alone() -> None:
+    floats = torch.tensor([-2.0, 0.5])
+    to_uint8(floats)
+    assert floats.tolist() == [-2.0, 0.5]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_without_augmentation_a_batch_is_exactly_the_images(channels: int) -> None:
+    images = noise(5, channels)
+    batch = Batches(images).take(torch.tensor([3, 0, 3]), seeded(0))
+    assert torch.equal(batch, to_float(images[[3, 0, 3]]))
+
+
+@pytest.mark.parametrize("crop", [0, 2])
+@pytest.mark.parametrize("flip", [False, True])
+def test_batches_lie_in_channels_last_memory(crop: int, flip: bool) -> None:
+    batch = Batches(noise(4, 3), crop=crop, flip=flip).take(torch.arange(4), seeded(0))
+    assert batch.shape == (4, 3, 6, 7)
+    assert batch.is_contiguous(memory_format=torch.channels_last)
+
+
+def windows(image: Tensor, crop: int) -> list[Tensor]:
+    """Every window of the image, padded with black by `crop`, that has its size."""
+    height, width = image.shape[1:]
+    padded = pad(image, (crop, crop, crop, crop))
+    sides = range(2 * crop + 1)
+    return [padded[:, y : y + height, x : x + width] for y in sides for x in sides]
+
+
+def is_among(image: Tensor, others: list[Tensor]) -> bool:
+    return any(torch.equal(image, other) for other in others)
+
+
+@given(
+    crop=st.integers(1, 4),
+    channels=st.sampled_from([1, 3]),
+    flip=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+@settings(deadline=None, max_examples=30)
+def test_each_image_is_a_window_of_the_padded_one(
+    crop: int, channels: int, flip: bool, seed: int
+) -> None:
+    images = noise(3, channels, seed=seed)
+    index = torch.tensor([2, 1, 0, 2])
+    taken = to_uint8(Batches(images, crop=crop, flip=flip).take(index, seeded(seed)))
+    for picture, i in zip(taken, index, strict=True):
+        allowed = windows(images[i], crop)
+        if flip:
+            allowed += [window.flip(2) for window in allowed]
+        assert is_among(picture, allowed)
+
+
+def test_crops_go_everywhere() -> None:
+    image = noise(1)
+    taken = to_uint8(Batches(image, crop=1).take(torch.zeros(300, dtype=torch.long), seeded(0)))
+    assert all(is_among(window, list(taken)) for window in windows(image[0], 1))
+
+
+def test_flip_mirrors_about_half_and_moves_nothing() -> None:
+    image = noise(1)
+    taken = to_uint8(Batches(image, flip=True).take(torch.zeros(200, dtype=torch.long), seeded(0)))
+    mirrored = sum(torch.equal(picture, image[0].flip(2)) for picture in taken)
+    plain = sum(torch.equal(picture, image[0]) for picture in taken)
+    assert mirrored + plain == 200 and 70 < mirrored < 130
+
+
+def test_the_same_seed_gives_the_same_batch_and_another_another() -> None:
+    batches, index = Batches(noise(20), crop=3, flip=True), torch.arange(20)
+    first = batches.take(index, seeded(1))
+    assert torch.equal(first, batches.take(index, seeded(1)))
+    assert not torch.equal(first, batches.take(index, seeded(2)))
+
+
+def test_augmentation_is_not_frozen_from_one_epoch_to_the_next() -> None:
+    batches, index, generator = Batches(noise(20), crop=3), torch.arange(20), seeded(1)
+    epochs = [batches.take(index, generator) for _ in range(3)]
+    assert not torch.equal(epochs[0], epochs[1]) and not torch.equal(epochs[1], epochs[2])
+
+
+def test_real_digits_come_out_as_they_went_in(digit_images: Callable[..., Tensor]) -> None:
+    images = digit_images(3, 5)
+    batches = Batches(images)
+    assert len(batches) == 5
+    assert torch.equal(to_uint8(batches.take(torch.arange(5), seeded(0))), images)

@@ -403,4 +403,4 @@ def test_the_codec_is_judged_by_the_classifier_that_knows_the_task(
     for key, images in (("recognised", decoded), ("recognised_real", task.images)):
         hits = [a == b for a, b in zip(learner.predict(images), task.labels, strict=True)]
         assert report.autoencoder[key] == pytest.approx(100 * np.mean(hits))
-    assert 1 <= report.autoencoder["steps"] == report.autoencoder["attempts"] <= 3
+    assert (report.autoencoder["steps"], report.autoencoder["attempts"]) == (1, 1)

@@ -7,7 +7,7 @@ import pytest
 
 from eec.errors import UserError
 from eec.files import write_whole
-from eec.report.folder import RunRecord, read_run
+from eec.report.folder import RunRecord, joint_beside, read_run
 
 Make = Callable[..., RunRecord]
 
@@ -88,3 +88,10 @@ def test_a_failed_write_leaves_nothing_behind_and_the_old_file_whole(tmp_path: P
     write_whole(tmp_path / "deep" / "file", b"longer")
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["file"]
     assert (tmp_path / "deep" / "file").read_bytes() == b"longer"
+
+
+def test_joint_runs_on_the_same_stream_are_found(make_run: Make) -> None:
+    record, joint = make_run(), make_run(method="joint")
+    make_run(method="joint", dataset="another")
+    assert [other.path.name for other in joint_beside(record)] == [joint.path.name]
+    assert joint_beside(joint) == []

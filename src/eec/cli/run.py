@@ -52,7 +52,8 @@ class Run:
     overwrite: bool = False
     """Replace an earlier run in that folder."""
     beside: tuple[Path, ...] = ()
-    """Run folders (of joint, for instance) to draw in the same figure."""
+    """Run folders to draw in the same figure [joint runs on the same stream, in the folder that
+    holds this run's]."""
     data_dir: Path | None = None
     """Where the data sets lie [EEC_DATA, or eec in the user's cache folder]."""
     size: int | None = None
@@ -142,14 +143,14 @@ class Run:
 def _tell(console: Console, out: Path, beside: list[RunRecord], samples: list[Sample]) -> None:
     """Draw the pictures, write the page, print the table, and say where everything is."""
     from eec.report.figures import accuracy_figure, cost_figure, gap_figure
-    from eec.report.folder import read_run
+    from eec.report.folder import joint_beside, read_run
     from eec.report.page import write_page
     from eec.report.sheet import SheetRow, sheet_figure
     from eec.report.table import headline, run_table
     from eec.report.words import run_name
 
     record = read_run(out)
-    accuracy_figure(record, beside, record.pictures / "accuracy.png")
+    accuracy_figure(record, beside or joint_beside(record), record.pictures / "accuracy.png")
     gap_figure(record, record.pictures / "gap.png")
     cost_figure(record, record.pictures / "cost.png")
     rows = [SheetRow(s.label, s.test, s.decoded, s.remembered) for s in samples]

@@ -241,7 +241,7 @@ def judge(
     real = images[chosen]
     decoded = codec(real)
     error = mse_loss(to_float(decoded), to_float(real)).item()
-    if not all(weight.isfinite().all() for weight in codec.net.parameters()):
+    if not all(weight.isfinite().all() for weight in codec.net.state_dict().values()):
         error = math.nan  # clamped to a uint8 image, a diverged net could pass for a grey one
     variance = max(to_float(real).var(correction=0).item(), 1e-3)
     recognised = recognised_real = None

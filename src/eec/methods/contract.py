@@ -76,7 +76,7 @@ class Method(ABC):
 
     def learn(self, task: Task, on_phase: OnPhase = unseen) -> Report:
         """Learn one more task. If that fails or is interrupted, the learner stays as it was."""
-        self._check(task)
+        self.check(task)
         before = self.state()
         report = Report(on_phase=on_phase)
         try:
@@ -96,7 +96,7 @@ class Method(ABC):
         if self.classifier is None or self.image is None:
             raise UserError("nothing has been learned yet: teach a task before asking")
         self._check_shape(images)
-        logits = self._logits(images).double()
+        logits = self._logits(self._as_seen(images)).double()
         return logits.softmax(1).numpy()
 
     def predict(self, images: Tensor) -> list[Label]:
@@ -156,6 +156,10 @@ class Method(ABC):
     def _parts(self) -> dict[str, int]:
         """The parts that are named even where they are empty."""
         return {}
+
+    def _as_seen(self, images: Tensor) -> Tensor:
+        """Images to be named, as `D` is to see them."""
+        return images
 
     # The classifier `D`.
 
@@ -230,7 +234,8 @@ class Method(ABC):
 
     # The checks.
 
-    def _check(self, task: Task) -> None:
+    def check(self, task: Task) -> None:
+        """Refuse a task that cannot be learned, before anything has changed."""
         self._check_shape(task.images)
         known = {label: type(label) for label in self.classes}
         for label in task.classes:

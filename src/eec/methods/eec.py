@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from eec.data.labels import Label
+from eec.data.stream import Task
 from eec.memory.codec import Codec, CodecOptions, judge, new_autoencoder, train_codec
 from eec.memory.decay import decay_weight
 from eec.memory.episodes import Episodes, Memory, Rehearsal
 from eec.methods.contract import Facts, Method, Report, Tensors, load_weights, weights_of
 from eec.methods.options import EECOptions
-from eec.training.runtime import derive_seed
+from eec.nets.classifiers import shape_of
+from eec.training.runtime import derive_seed, seeded
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class EECMethod(Method):
         matched = self.options.new_images != "real"
         if matched:  # `D` is to see new images as memory will show them: the codec comes first
             self._train_autoencoder(images, targets, rehearsal, report)
+            if self.options.codec == "retrained":  # memory has a new decoder: old images, too
+                rehearsal = self._rehearse(report)
         mixture = self._mix(images, targets, rehearsal, weights)
         self._train_classifier(mixture.images, mixture.targets, mixture.weights, report)
         self.originals[self.tasks] = self._accuracy(images, targets)
@@ -136,6 +140,11 @@ class EECMethod(Method):
         else:
             self.memory.codecs = {**self.memory.codecs, self.tasks: codec}
 
+    def check(self, task: Task) -> None:
+        super().check(task)
+        with seeded(0):  # a code that does not fit the images shows here
+            new_autoencoder(shape_of(task.images), self._codec_options())
+
     def _codec_options(self) -> CodecOptions:
         o = self.options
         return CodecOptions(o.code, o.output, o.content, o.content_scale)
@@ -165,10 +174,8 @@ class EECMethod(Method):
 
     # At test time, and for the measures.
 
-    def _logits(self, images: Tensor) -> Tensor:
-        if self.options.see == "coded" and self.memory.codecs:
-            images = self.memory.codec_of(self.tasks)(images)
-        return super()._logits(images)
+    def _as_seen(self, images: Tensor) -> Tensor:
+        return self.memory.codec_of(self.tasks)(images) if self.options.see == "coded" else images
 
     def remember(self, most: int) -> list[tuple[Label, Tensor]]:
         rehearsal = self.memory.rehearse(most)
@@ -195,7 +202,10 @@ class EECMethod(Method):
             weights = weights_of(codec.net, f"codecs.{task}.")
             # A codec that will never encode again is kept as a decoder.
             tensors |= {n: t for n, t in weights.items() if self._encodes_later or ".decoder." in n}
-        return tensors, {"originals": {str(t): c for t, c in self.originals.items()}}
+        return tensors, {
+            "originals": {str(t): c for t, c in self.originals.items()},
+            "codecs": {str(t): [c.steps, c.attempts] for t, c in self.memory.codecs.items()},
+        }
 
     @property
     def _encodes_later(self) -> bool:
@@ -207,13 +217,13 @@ class EECMethod(Method):
         for task in sorted(self.originals):
             codes, targets = tensors[f"episodes.{task}"], tensors[f"labels.{task}"]
             self.memory.episodes.append(Episodes(task, codes, targets))
-        tasks = {int(name.split(".")[1]) for name in tensors if name.startswith("codecs.")}
-        for task in sorted(tasks):
-            self.memory.codecs[task] = self._read_codec(tensors, f"codecs.{task}.")
+        for task, training in facts["codecs"].items():
+            self.memory.codecs[int(task)] = self._read_codec(tensors, f"codecs.{task}.", training)
 
-    def _read_codec(self, tensors: Tensors, prefix: str) -> Codec:
+    def _read_codec(self, tensors: Tensors, prefix: str, training: list[int]) -> Codec:
         assert self.image is not None
-        codec = Codec(new_autoencoder(self.image, self._codec_options()), self.runtime)
+        net = new_autoencoder(self.image, self._codec_options())
+        codec = Codec(net, self.runtime, *training)
         load_weights(codec.net.decoder, tensors, prefix + "decoder.")
         codec.encodes = any(name.startswith(prefix + "encoder.") for name in tensors)
         if codec.encodes:

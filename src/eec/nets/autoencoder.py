@@ -36,7 +36,10 @@ class Autoencoder(nn.Module):
         channels, side = parse_code(code)
         halvings = round(math.log2(min(image[1:]) / side)) if min(image[1:]) >= side else -1
         if halvings < 1:
-            raise UserError(f"code {code} is not smaller than images of {image[1]}x{image[2]}")
+            raise UserError(
+                f"code {code} is not smaller than images of {image[1]}x{image[2]}: "
+                f"use one of a smaller side, such as {channels}x4x4, or larger images"
+            )
         depth = max(3, halvings)
         widths = [image[0], *[64] * (depth - 2), 32, channels]
         strides = [2] * halvings + [1] * (depth - halvings)

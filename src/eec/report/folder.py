@@ -63,6 +63,24 @@ def read_run(path: str | Path) -> RunRecord:
     )
 
 
+def joint_beside(record: RunRecord) -> list[RunRecord]:
+    """Runs of joint training on the same stream and seed, in the folders beside this run's."""
+    found = []
+    for folder in sorted(record.path.resolve().parent.iterdir()):
+        try:
+            other = read_run(folder)
+        except UserError:
+            continue
+        same = (other.dataset, other.seed, other.stream) == (
+            record.dataset,
+            record.seed,
+            record.stream,
+        )
+        if same and other.method == "joint" and other.path != record.path.resolve():
+            found.append(other)
+    return found
+
+
 def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")

@@ -60,7 +60,9 @@ def prepare(config: RunConfig) -> tuple[Stream, Method]:
         validation=config.validation,
     )
     options = replace(config.options, flip=stream.flip)
-    return stream, make_method(config.method, options, config.seed, runtime)
+    method = make_method(config.method, options, config.seed, runtime)
+    method.check(stream.increments[0].task)
+    return stream, method
 
 
 def run(

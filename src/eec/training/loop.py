@@ -40,8 +40,10 @@ def train(
     net.train()
     step = 0
     while step < total:
-        # Parts of nearly equal size: a last batch of one image would upset BatchNorm.
+        # Parts of nearly equal size, and a lone image twice: BatchNorm cannot learn from one.
         order = torch.randperm(count, generator=generator)
+        if count == 1:
+            order = order.repeat(2)
         for index in order.tensor_split(plan.batches_per_epoch(count)):
             for group in optimizer.param_groups:
                 group["lr"] = plan.rate_at(step, count)

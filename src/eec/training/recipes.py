@@ -70,9 +70,9 @@ RECIPES: dict[str, Recipe] = {
         crop=4,
     ),
     "fast": Recipe(
-        first=Plan("sgd", rate=0.1, batch=64, epochs=6, least_steps=80, weight_decay=5e-4),
-        later=Plan("sgd", rate=0.1, batch=64, epochs=6, least_steps=80, weight_decay=5e-4),
-        autoencoder=Plan("adam", rate=2e-3, batch=32, steps=600, clip=1.0),
+        first=Plan("sgd", rate=0.05, batch=64, epochs=6, least_steps=80, weight_decay=5e-4),
+        later=Plan("sgd", rate=0.05, batch=64, epochs=6, least_steps=80, weight_decay=5e-4),
+        autoencoder=Plan("adam", rate=4e-3, batch=32, steps=1000, clip=1.0),
         crop=2,
     ),
 }

@@ -18,7 +18,7 @@ from eec.methods.registry import METHODS
 
 Call = Callable[..., Any]
 
-TINY = ["--per-class", "2", "--classes-per-increment", "5", "--size", "8"]
+TINY = ["--per-class", "2", "--classes-per-increment", "5", "--size", "16"]
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ def test_eec_learns_mnist(data_dir: Path, tmp_path: Path) -> None:
         "run", "mnist", "--data-dir", data_dir, "--per-class", "60",
         "--classes-per-increment", "2,3,5", "--validation", "0.02", "--out", tmp_path / "run",
     ]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True, timeout=280)
+    subprocess.run([str(part) for part in command], check=True, capture_output=True, timeout=280)
     lines = (tmp_path / "run" / "measures.jsonl").read_text().splitlines()
     last = json.loads(lines[-1])
     assert last["classes_seen"] == 10

@@ -201,15 +201,12 @@ class EECMethod(Method):
         for task, codec in self.memory.codecs.items():
             weights = weights_of(codec.net, f"codecs.{task}.")
             # A codec that will never encode again is kept as a decoder.
-            tensors |= {n: t for n, t in weights.items() if self._encodes_later or ".decoder." in n}
+            encodes_later = self.options.codec != "per-task"
+            tensors |= {n: t for n, t in weights.items() if encodes_later or ".decoder." in n}
         return tensors, {
             "originals": {str(t): c for t, c in self.originals.items()},
             "codecs": {str(t): [c.steps, c.attempts] for t, c in self.memory.codecs.items()},
         }
-
-    @property
-    def _encodes_later(self) -> bool:
-        return self.options.codec != "per-task" or self.options.see == "coded"
 
     def _take_back(self, tensors: Tensors, facts: Facts) -> None:
         self.originals = {int(task): c for task, c in facts["originals"].items()}

@@ -39,7 +39,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """A few images of a class, for people to look at: never training images."""
+    """A few images of a class, for people to look at: never ones that were trained on."""
 
     label: Label
     test: np.ndarray
@@ -86,7 +86,7 @@ def _go_through(
     stream: Stream, method: Method, folder: RunFolder, watcher: Watcher
 ) -> list[Sample]:
     watcher.begin(stream)
-    judge = Judge(stream.judged_on)
+    judge = Judge()
     samples: list[Sample] = []
     for increment in stream.increments:
         watcher.increment(increment)
@@ -122,8 +122,7 @@ def describe_config(config: RunConfig, stream: Stream, method: Method) -> dict[s
 class Judge:
     """Measures a method after each increment and remembers what it needs of earlier ones."""
 
-    def __init__(self, judged_on: str) -> None:
-        self.judged_on = judged_on
+    def __init__(self) -> None:
         self.tests: list[Task] = []
         self.tasks: list[list[int]] = []  # class indices of each task
         self.accuracies: list[float] = []

@@ -100,7 +100,7 @@ def main() -> None:
         if not ours:
             data = Pictures(images, targets, CROP)
             return lambda: plain(net, data, CLASSIFIER, lambda x, y: cross_entropy(net(x), y))
-        placed, batches = runtime.place(net), Batches(images, crop=CROP)
+        placed, batches = runtime.place(net), Batches(images, pad=CROP)
         return lambda: train(
             placed,
             batches,

@@ -53,6 +53,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         recipe: RecipeName = "fast",
         keep_head: bool = True,
         flip: bool = False,
+        crop: int = 0,
         codec: CodecKind = "frozen",
         new_images: NewImages = "decoded",
         see: See = "real",
@@ -61,6 +62,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         content: float = 0.7,
         content_scale: ContentScale = "normalised",
         decay: bool = True,
+        memory: str = "unlimited",
         seed: int = 0,
         device: str = "auto",
         precision: str = "auto",
@@ -69,6 +71,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         self.recipe = recipe
         self.keep_head = keep_head
         self.flip = flip
+        self.crop = crop
         self.codec = codec
         self.new_images = new_images
         self.see = see
@@ -77,6 +80,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         self.content = content
         self.content_scale = content_scale
         self.decay = decay
+        self.memory = memory
         self.seed = seed
         self.device = device
         self.precision = precision
@@ -113,6 +117,12 @@ class EEC(ClassifierMixin, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the learner to one file: no real image, no pickle."""
         save_learner(self._learned(), Path(path))
+
+    def shrink(self, memory: str) -> Self:
+        """Set another budget for memory, such as "1MB"; what no longer fits is let go at once."""
+        self._learned().set_memory(memory)
+        self.memory = memory
+        return self
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", precision: str = "auto") -> Self:

@@ -1,5 +1,6 @@
 from collections import Counter
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from eec.data.dataset import Dataset
 from eec.data.labels import Label
-from eec.data.stream import Stream, Task, make_stream
+from eec.data.stream import Stream, Task, make_stream, read_class_order
 from eec.errors import UserError
 
 # --- data sets whose images carry their own number, so that a stream can be traced back ---
@@ -307,3 +308,78 @@ def test_a_class_of_one_image_cannot_be_held_out() -> None:
     assert len(make_stream(lonely).increments[1].task) == 1
     with pytest.raises(UserError, match="class 'one' has a single training image"):
         make_stream(lonely, validation=0.1)
+
+
+# --- a class that returns ---
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 12), min_size=2, max_size=6),
+    share=st.floats(0, 0.99),
+    each=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+def test_returning_images_come_one_increment_later_and_none_is_lost(
+    counts: list[int], share: float, each: int, seed: int
+) -> None:
+    dataset = build(counts, tuple(range(len(counts))))
+    plain = make_stream(dataset, classes_per_increment=each, seed=seed)
+    stream = make_stream(dataset, classes_per_increment=each, seed=seed, returning=share)
+    assert sorted(train_numbers(stream)) == sorted(train_numbers(plain))
+    assert judged_numbers(stream) == judged_numbers(plain)
+    before: tuple[Label, ...] = ()
+    for increment, same in zip(stream.increments, plain.increments, strict=True):
+        task = increment.task
+        assert increment.new_classes == same.new_classes == increment.test.classes
+        assert set(increment.new_classes) <= set(task.classes)
+        assert set(task.classes) <= {*increment.new_classes, *before}
+        before = increment.new_classes
+
+
+def test_the_share_that_returns() -> None:
+    stream = make_stream(BIRDS, returning=0.25)
+    counts = [Counter(increment.task.labels) for increment in stream.increments]
+    assert counts[0] == {"wren": 15}
+    assert counts[1] == {"owl": 15, "wren": 5}
+    assert counts[9] == {9: 20, "emu": 5}  # nothing comes after the last
+
+
+def test_a_share_to_return_must_be_one() -> None:
+    with pytest.raises(UserError, match=r"returning is 1\.0: use a share from 0 to below 1"):
+        make_stream(BIRDS, returning=1.0)
+
+
+# --- tasks are gathered late ---
+
+
+def test_a_stream_copies_no_image_until_a_task_is_asked_for() -> None:
+    stream = make_stream(BIRDS, validation=0.2)
+    assert all(step.train.images is BIRDS.train_images for step in stream.increments)
+    assert all(step.judged.images is BIRDS.train_images for step in stream.increments)
+    task = stream.increments[0].task
+    assert task.images.untyped_storage().data_ptr() != BIRDS.train_images.data_ptr()
+    assert len(task) == len(stream.increments[0].train) == 16
+
+
+# --- a class order from a file ---
+
+
+def test_order_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "order.txt"
+    path.write_text("\n".join(str(name) for name in reversed(NAMES)) + "\n\n", encoding="utf-8")
+    order = read_class_order(path, NAMES)
+    assert order == list(reversed(NAMES))  # the number is a number again
+    assert make_stream(BIRDS, order=order).class_order == tuple(order)
+
+
+def test_bad_order_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"class order .*none\.txt cannot be read"):
+        read_class_order(tmp_path / "none.txt", NAMES)
+    path = tmp_path / "order.txt"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="is not a text file"):
+        read_class_order(path, NAMES)
+    path.write_text("wren\nwren\ncrow\n")
+    with pytest.raises(UserError, match=r"unknown: \['crow'\].*repeated: \['wren'\]"):
+        make_stream(BIRDS, order=read_class_order(path, NAMES))

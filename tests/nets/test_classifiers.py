@@ -138,3 +138,19 @@ def test_wgan_is_four_residual_blocks_of_128_channels() -> None:
 def test_small_nets_are_as_small_as_they_say() -> None:
     assert 0.5e6 < parameters(CLASSIFIERS["small"]((3, 32, 32))) < 0.75e6
     assert parameters(CLASSIFIERS["tiny"]((1, 28, 28))) < 0.2e6
+
+
+@pytest.mark.parametrize("name", ["resnet18", "small", "tiny"])
+def test_large_images_are_quartered_before_the_blocks(name: str) -> None:
+    small, large = (CLASSIFIERS[name]((3, side, side)) for side in (64, 256))
+    with torch.no_grad():
+        assert small.eval().features(torch.zeros(1, 3, 64, 64)).shape[2:] == (8, 8)
+        assert large.eval().features(torch.zeros(1, 3, 256, 256)).shape[2:] == (8, 8)
+
+
+def test_resnet18_at_224_is_the_one_that_everybody_knows() -> None:
+    net = CLASSIFIERS["resnet18"]((3, 224, 224))
+    net.grow(1000)
+    assert sum(weight.numel() for weight in net.parameters()) == 11_689_512
+    with torch.no_grad():
+        assert net.eval()(torch.zeros(1, 3, 224, 224)).shape == (1, 1000)

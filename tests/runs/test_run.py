@@ -39,7 +39,7 @@ class Onlooker:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def begin(self, stream: Stream) -> None:
+    def begin(self, stream: Stream, nets: dict[str, Any]) -> None:
         self.seen.append(f"begin {stream.name}")
 
     def increment(self, increment: Increment) -> None:
@@ -138,9 +138,12 @@ def test_configuration_and_environment_are_written(tmp_path: Path, cpu: Runtime)
             "class_order": list(stream.class_order),
             "per_class": 4,
             "validation": 0.0,
+            "returning": 0.0,
             "size": 16,
             "judged_on": "test",
+            "notices": [],
         },
+        "nets": method.nets((1, 16, 16)),
         "command": "eec run digits",
     }
     environment = json.loads((tmp_path / "run" / "environment.json").read_text())

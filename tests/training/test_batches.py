@@ -48,7 +48,7 @@ def test_without_augmentation_a_batch_is_exactly_the_images(channels: int) -> No
 @pytest.mark.parametrize("crop", [0, 2])
 @pytest.mark.parametrize("flip", [False, True])
 def test_batches_lie_in_channels_last_memory(crop: int, flip: bool) -> None:
-    batch = Batches(noise(4, 3), crop=crop, flip=flip).take(torch.arange(4), seeded(0))
+    batch = Batches(noise(4, 3), pad=crop, flip=flip).take(torch.arange(4), seeded(0))
     assert batch.shape == (4, 3, 6, 7)
     assert batch.is_contiguous(memory_format=torch.channels_last)
 
@@ -77,7 +77,7 @@ def test_each_image_is_a_window_of_the_padded_one(
 ) -> None:
     images = noise(3, channels, seed=seed)
     index = torch.tensor([2, 1, 0, 2])
-    taken = to_uint8(Batches(images, crop=crop, flip=flip).take(index, seeded(seed)))
+    taken = to_uint8(Batches(images, pad=crop, flip=flip).take(index, seeded(seed)))
     for picture, i in zip(taken, index, strict=True):
         allowed = windows(images[i], crop)
         if flip:
@@ -87,7 +87,7 @@ def test_each_image_is_a_window_of_the_padded_one(
 
 def test_crops_go_everywhere() -> None:
     image = noise(1)
-    taken = to_uint8(Batches(image, crop=1).take(torch.zeros(300, dtype=torch.long), seeded(0)))
+    taken = to_uint8(Batches(image, pad=1).take(torch.zeros(300, dtype=torch.long), seeded(0)))
     assert all(is_among(window, list(taken)) for window in windows(image[0], 1))
 
 
@@ -100,14 +100,14 @@ def test_flip_mirrors_about_half_and_moves_nothing() -> None:
 
 
 def test_the_same_seed_gives_the_same_batch_and_another_another() -> None:
-    batches, index = Batches(noise(20), crop=3, flip=True), torch.arange(20)
+    batches, index = Batches(noise(20), pad=3, flip=True), torch.arange(20)
     first = batches.take(index, seeded(1))
     assert torch.equal(first, batches.take(index, seeded(1)))
     assert not torch.equal(first, batches.take(index, seeded(2)))
 
 
 def test_augmentation_is_not_frozen_from_one_epoch_to_the_next() -> None:
-    batches, index, generator = Batches(noise(20), crop=3), torch.arange(20), seeded(1)
+    batches, index, generator = Batches(noise(20), pad=3), torch.arange(20), seeded(1)
     epochs = [batches.take(index, generator) for _ in range(3)]
     assert not torch.equal(epochs[0], epochs[1]) and not torch.equal(epochs[1], epochs[2])
 
@@ -117,3 +117,10 @@ def test_real_digits_come_out_as_they_went_in(digit_images: Callable[..., Tensor
     batches = Batches(images)
     assert len(batches) == 5
     assert torch.equal(to_uint8(batches.take(torch.arange(5), seeded(0))), images)
+
+
+def test_a_window_smaller_than_the_image_is_cut_everywhere_in_it() -> None:
+    image = noise(1, 3, 6, 7)
+    taken = to_uint8(Batches(image, window=5).take(torch.zeros(300, dtype=torch.long), seeded(0)))
+    whole = {image[0, :, y : y + 5, x : x + 5].numpy().tobytes() for y in (0, 1) for x in range(3)}
+    assert {cut.numpy().tobytes() for cut in taken} == whole

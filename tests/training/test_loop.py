@@ -56,7 +56,7 @@ def teach(cpu: Runtime, seed: int) -> Tensor:
         net = cpu.place(CLASSIFIERS["tiny"]((1, 8, 8)))
         net.grow(2)
     plan = Plan("sgd", rate=0.05, batch=8, steps=6, weight_decay=5e-4, clip=1.0)
-    batches = Batches(images, crop=2, flip=True)
+    batches = Batches(images, pad=2, flip=True)
 
     def loss(batch: Tensor, index: Tensor) -> Tensor:
         return cross_entropy(net(batch), targets[index])

@@ -107,3 +107,13 @@ def test_one_cycle_comes_within_a_percent_of_its_rate() -> None:
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_shortest_cycles_still_have_positive_rates(steps: int) -> None:
     assert all(0 < rate <= 0.1 for rate in curve_of(Plan("sgd", 0.1, batch=8, steps=steps), 5))
+
+
+def test_large_images_come_in_smaller_batches_of_as_many_pixels() -> None:
+    plan = RECIPES["fast"].autoencoder
+    assert plan.for_pixels(28 * 28) is plan and plan.for_pixels(64 * 64) is plan
+    assert plan.for_pixels(128 * 128).batch == plan.batch // 4
+    assert plan.for_pixels(2000 * 2000).batch == 4
+    assert plan.for_pixels(224 * 224).steps == plan.steps
+    published = RECIPES["paper"].autoencoder
+    assert published.for_pixels(224 * 224) is published

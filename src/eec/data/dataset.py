@@ -23,6 +23,8 @@ class Dataset:
     """Whether a mirrored image is still of its class."""
     classes: tuple[Label, ...] = ()
     """All labels in the natural order of the set; sorted if the set has no order of its own."""
+    notices: tuple[str, ...] = ()
+    """What the user should be told: images left out, a checksum that differs."""
 
     def __post_init__(self) -> None:
         check_images(self.train_images, name=f"training images of {self.name}")

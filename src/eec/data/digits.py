@@ -1,10 +1,9 @@
 """Handwritten digits that come with scikit-learn: 1,797 images of 8x8 pixels, scaled to 32x32."""
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
+from eec.data.catalog import Request
 from eec.data.dataset import Dataset
 from eec.data.images import resize
 
@@ -13,7 +12,7 @@ TEST_SHARE = 0.2
 _SPLIT_SEED = 20210503  # fixed: the test images must not change with the seed of a run
 
 
-def load(data_dir: Path) -> Dataset:
+def load(request: Request) -> Dataset:
     """Embedded: the data folder is not looked at."""
     from sklearn.datasets import load_digits
 

@@ -49,9 +49,14 @@ def resize(images: Tensor, size: int) -> Tensor:
     out = torch.empty((*images.shape[:2], size, size), dtype=torch.uint8)
     for start in range(0, len(images), _RESIZE_BATCH):
         part = _interpolate(images[start : start + _RESIZE_BATCH], target)
-        top, left = (target[0] - size) // 2, (target[1] - size) // 2
-        out[start : start + _RESIZE_BATCH] = part[:, :, top : top + size, left : left + size]
+        out[start : start + _RESIZE_BATCH] = centre(part, size, size)
     return out
+
+
+def centre(images: Tensor, height: int, width: int) -> Tensor:
+    """The part of that size in the middle: a view."""
+    top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
+    return images[:, :, top : top + height, left : left + width]
 
 
 def _interpolate(images: Tensor, target: tuple[int, int]) -> Tensor:

@@ -197,6 +197,7 @@ def _fit(
         return (1 - share) * pixels + share * content(decoded, batch, index)
 
     batches = Batches(images.to(runtime.device))
+    plan = plan.for_pixels(images.shape[2] * images.shape[3])
     return train(net, batches, loss, plan, runtime, generator(seed, "autoencoder"), progress)
 
 

@@ -26,6 +26,11 @@ _BLANK = b"0" * 64  # stands in the checksum's place while it is computed
 def save_learner(method: Method, path: Path) -> Path:
     """Write a learner; the file appears whole or not at all, and the same learner gives the same
     bytes."""
+    return write_whole(path, learner_bytes(method))
+
+
+def learner_bytes(method: Method) -> bytes:
+    """A learner as the content of its file."""
     tensors, facts = method.state()
     manifest: Facts = {
         "checksum": _BLANK.decode(),  # first, so that nothing before it can look like it
@@ -37,7 +42,7 @@ def save_learner(method: Method, path: Path) -> Path:
     }
     # One key: the order of several would change from one process to the next.
     content = save(tensors, {"eec": json.dumps(manifest)})
-    return write_whole(path, content.replace(_BLANK, _checksum(content).encode(), 1))
+    return content.replace(_BLANK, _checksum(content).encode(), 1)
 
 
 def load_learner(path: Path, runtime: Runtime) -> Method:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from eec.data.images import SMALLEST, centre
 from eec.data.labels import Label
 from eec.data.stream import Task
 from eec.errors import UserError
@@ -67,7 +68,7 @@ class Method(ABC):
         self.seed = seed
         self.runtime = runtime
         self.recipe = find_recipe(options.recipe)
-        self.image: Shape | None = None
+        self.image: Shape | None = None  # of the images that are brought
         self.classes: list[Label] = []  # in order of arrival; the position is the class index
         self.tasks = 0
         self.classifier: Classifier | None = None
@@ -119,7 +120,7 @@ class Method(ABC):
         self.classifier = None
         with seeded(0):  # first weights are drawn and thrown away: not from the user's generator
             if self.image is not None:
-                self.classifier = self._new_classifier(self.image)
+                self.classifier = self._new_classifier(self._seen_shape(self.image))
                 self.classifier.grow(len(self.classes))
                 load_weights(self.classifier, tensors, "classifier.")
             self._take_back(tensors, facts)
@@ -132,6 +133,10 @@ class Method(ABC):
             parts[part] = parts.get(part, 0) + tensor.numel() * tensor.element_size()
         return parts
 
+    def set_memory(self, memory: str) -> None:
+        """Change the budget of what is kept; what no longer fits is let go at once."""
+        raise UserError(f"method {self.name} has no memory that a budget could bound")
+
     def remember(self, most: int) -> list[tuple[Label, Tensor]]:
         """Up to `most` images a class as memory shows them now, where a method has a memory."""
         return []
@@ -139,6 +144,17 @@ class Method(ABC):
     def reconstruct(self, images: Tensor, label: Label) -> Tensor | None:
         """Images of a class coded and decoded as that class is kept, where that can be done."""
         return None
+
+    def view(self, images: Tensor) -> Tensor:
+        """The part of images that the nets see: all, or the middle where crops are trained on."""
+        assert self.image is not None
+        return centre(images, *self._seen_shape(self.image)[1:])
+
+    def nets(self, image: Shape) -> Facts:
+        """The nets for images of this shape, with their sizes."""
+        with seeded(0):
+            net = self._new_classifier(self._seen_shape(image))
+        return {"classifier": describe_net(net, self._net_name(image))}
 
     # What a method says of itself.
 
@@ -176,7 +192,7 @@ class Method(ABC):
         first = self.classifier is None
         with seeded(seed):
             if self.classifier is None:
-                self.classifier = self._new_classifier(self.image)
+                self.classifier = self._new_classifier(self._seen_shape(self.image))
             self.classifier.grow(len(self.classes), keep=self.options.keep_head)
         net = self.classifier.requires_grad_(True)
         with report.phase("train classifier") as progress:
@@ -196,7 +212,7 @@ class Method(ABC):
 
             train(
                 net,
-                Batches(images.to(device), crop=self.recipe.crop, flip=self.options.flip),
+                self._batches(images.to(device)),
                 loss,
                 self.recipe.first if first else self.recipe.later,
                 self.runtime,
@@ -204,11 +220,25 @@ class Method(ABC):
                 progress,
             )
 
+    def _batches(self, images: Tensor) -> Batches:
+        """Images that bring a margin of their own are cropped inside it, others are padded."""
+        window, flip = self.options.crop, self.options.flip
+        if window:
+            return Batches(images, window=window, flip=flip)
+        return Batches(images, pad=self.recipe.crop, flip=flip)
+
+    def _net_name(self, image: Shape) -> str:
+        if self.options.net == "auto":
+            return "tiny" if image[0] == 1 else "small"
+        return self.options.net
+
     def _new_classifier(self, image: Shape) -> Classifier:
-        name = self.options.net
-        if name == "auto":
-            name = "tiny" if image[0] == 1 else "small"
-        return self.runtime.place(CLASSIFIERS[name](image))
+        return self.runtime.place(CLASSIFIERS[self._net_name(image)](image))
+
+    def _seen_shape(self, image: Shape) -> Shape:
+        """What the nets see of an image of this shape."""
+        side = self.options.crop
+        return (image[0], side, side) if side else image
 
     def _logits(self, images: Tensor) -> Tensor:
         net = self.classifier
@@ -219,7 +249,7 @@ class Method(ABC):
             logits: Tensor = net(to_float(part).contiguous(memory_format=torch.channels_last))
             return logits.float()
 
-        return apply(call, images, self.runtime)
+        return apply(call, self.view(images), self.runtime)
 
     def _accuracy(self, images: Tensor, targets: Tensor) -> float:
         """Percent of un-augmented images that `D` calls by their name."""
@@ -237,6 +267,12 @@ class Method(ABC):
     def check(self, task: Task) -> None:
         """Refuse a task that cannot be learned, before anything has changed."""
         self._check_shape(task.images)
+        side, shape = self.options.crop, shape_of(task.images)
+        if side and not SMALLEST <= side <= min(shape[1:]):
+            raise UserError(
+                f"crop is {side} but images are {size_words(shape)}: use {SMALLEST} to "
+                f"{min(shape[1:])} pixels, or larger images"
+            )
         known = {label: type(label) for label in self.classes}
         for label in task.classes:
             if known.get(label, type(label)) is not type(label):
@@ -246,7 +282,10 @@ class Method(ABC):
                 )
 
     def _check_shape(self, images: Tensor) -> None:
-        if self.image is not None and shape_of(images) != self.image:
+        if self.image is None:
+            return
+        # The nets' own pictures, which have no margin, may be asked about as well.
+        if shape_of(images) not in (self.image, self._seen_shape(self.image)):
             raise UserError(
                 f"images are {size_words(shape_of(images))} but {size_words(self.image)} was "
                 "learned before: bring them to that size and mode"
@@ -256,6 +295,15 @@ class Method(ABC):
 def size_words(shape: Shape) -> str:
     mode = "grey" if shape[0] == 1 else "RGB"
     return f"{mode} {shape[1]}x{shape[2]}"
+
+
+def describe_net(net: torch.nn.Module, name: str) -> Facts:
+    weights = weights_of(net, "").values()
+    return {
+        "name": name,
+        "parameters": sum(parameter.numel() for parameter in net.parameters()),
+        "bytes": sum(tensor.numel() * tensor.element_size() for tensor in weights),
+    }
 
 
 def weights_of(net: torch.nn.Module, prefix: str) -> Tensors:

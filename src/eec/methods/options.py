@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from eec.errors import UserError
+from eec.memory.budget import parse_budget
 
 Net = Literal["auto", "tiny", "small", "dcgan", "wgan", "resnet18"]
 RecipeName = Literal["fast", "paper"]
@@ -28,6 +29,9 @@ class ClassifierOptions:
     """Keep the head's rows of old classes when new ones arrive, or begin the head anew."""
     flip: bool = False
     """Mirror images at random in training; never for digits. `eec run` knows it of each set."""
+    crop: int = 0
+    """Train on random crops of this many pixels a side, judge on the central one; 0: whole images
+    (moved by a few pixels in training)."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self)).items():
@@ -57,11 +61,15 @@ class EECOptions(ClassifierOptions):
     """Content loss: normalised by the features' own size, or raw (as published)."""
     decay: bool = True
     """Weigh decoded images by how much they have decayed (eq. 5)."""
+    memory: str = "unlimited"
+    """What may be kept of old classes: slots (5000: an episode takes one), bytes on disk (5MB, all
+    but the classifier), or unlimited."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.content <= 1:
             raise UserError(f"content is {self.content!r}: use a share from 0 to 1")
+        parse_budget(self.memory)
         if self.see == "coded" and self.codec in ("per-task", "warm"):
             raise UserError(
                 "see=coded needs one codec for all tasks: use codec=frozen or codec=retrained"

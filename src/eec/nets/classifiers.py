@@ -153,9 +153,21 @@ class BasicBlock(nn.Module):
         return torch.relu(self.residual(x) + self.shortcut(x))
 
 
+LARGE = 128  # pixels, from which an image is brought to a quarter of its side at once
+
+
+def stem(image: Shape, width: int) -> list[nn.Module]:
+    """The first layers: a 3x3 convolution, or, for large images, ResNet's own (7x7 with stride 2,
+    then a pooling), without which everything after it would cost sixteen times as much."""
+    large = min(image[1:]) >= LARGE
+    first = conv(image[0], width, 2, 7) if large else conv(image[0], width)
+    pooling = [nn.MaxPool2d(3, 2, 1)] if large else []
+    return [first, nn.BatchNorm2d(width), nn.ReLU(), *pooling]
+
+
 def resnet18(image: Shape) -> Classifier:
-    """ResNet-18 in its 32x32 form (3x3 stem, no pooling), for ImageNet-50 and CIFAR-100."""
-    stages: list[nn.Module] = [conv(image[0], 64), nn.BatchNorm2d(64), nn.ReLU()]
+    """ResNet-18, for ImageNet-50 and CIFAR-100; in its 32x32 form for small images."""
+    stages = stem(image, 64)
     inside = 64
     for outside, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         stages += [BasicBlock(inside, outside, stride), BasicBlock(outside, outside)]
@@ -166,9 +178,7 @@ def resnet18(image: Shape) -> Classifier:
 def _few_blocks(image: Shape, widths: tuple[int, int, int, int]) -> Classifier:
     """A convolution and three residual blocks with a pooling between: ours, for two cores."""
     stages = nn.Sequential(
-        conv(image[0], widths[0]),
-        nn.BatchNorm2d(widths[0]),
-        nn.ReLU(),
+        *stem(image, widths[0]),
         nn.MaxPool2d(2),
         BasicBlock(widths[0], widths[1]),
         nn.MaxPool2d(2),

@@ -1,10 +1,15 @@
-"""What a run is asked to do. Free of torch, so that it can be checked before anything is loaded."""
+"""What a run is asked to do. Free of torch, so that it can be checked before anything is loaded.
+
+Sizes and increments that are not given are those of the data set's entry in the catalog, which are
+the paper's.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from eec.data.catalog import find_dataset
 from eec.methods.options import ClassifierOptions
 
 
@@ -16,10 +21,17 @@ class RunConfig:
     seed: int = 0
     data_dir: Path | None = None
     size: int | None = None
-    classes_per_increment: int | tuple[int, ...] = 1
+    strict: bool = False  # refuse images that cannot be decoded, in place of leaving them out
+    classes_per_increment: int | tuple[int, ...] | None = None
     class_order: str = "natural"
     per_class: int | None = None
     validation: float = 0.0
+    returning: float = 0.0
     device: str = "auto"
     precision: str = "auto"
     command: str = ""
+
+    @property
+    def increments(self) -> int | tuple[int, ...]:
+        """Classes an increment, as asked or as the paper has them for this data set."""
+        return self.classes_per_increment or find_dataset(self.dataset)[0].classes_per_increment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,15 +12,16 @@ import torch
 
 from eec.data.catalog import load_dataset
 from eec.data.labels import Label
-from eec.data.stream import Increment, Stream, Task, make_stream
+from eec.data.stream import ORDERS, Increment, Stream, make_stream, read_class_order
 from eec.evaluation import measures
 from eec.methods.archive import save_learner
 from eec.methods.contract import Method, Report
 from eec.methods.registry import make_method
+from eec.nets.classifiers import shape_of
 from eec.runs.config import RunConfig
 from eec.runs.environment import describe
 from eec.runs.folder import RunFolder
-from eec.training.loop import Progress
+from eec.training.loop import Progress, quiet
 from eec.training.runtime import choose_runtime
 
 GAP_IMAGES = 200  # of each class: enough for a percent, few enough to cost nothing
@@ -31,7 +33,7 @@ Measures = dict[str, Any]
 class Watcher(Protocol):
     """Somebody who looks on while a run goes."""
 
-    def begin(self, stream: Stream) -> None: ...
+    def begin(self, stream: Stream, nets: Measures) -> None: ...
     def increment(self, increment: Increment) -> None: ...
     def phase(self, name: str) -> Progress: ...
     def measured(self, line: Measures) -> None: ...
@@ -47,17 +49,26 @@ class Sample:
     remembered: np.ndarray | None
 
 
-def prepare(config: RunConfig) -> tuple[Stream, Method]:
+def prepare(config: RunConfig, progress: Progress = quiet) -> tuple[Stream, Method]:
     """The stream and the untaught method; every mistake in the configuration shows here."""
     runtime = choose_runtime(config.device, config.precision)
-    dataset = load_dataset(config.dataset, config.data_dir, config.size)
+    dataset = load_dataset(
+        config.dataset,
+        config.data_dir,
+        config.size,
+        seed=config.seed,
+        strict=config.strict,
+        progress=progress,
+    )
+    order: Any = config.class_order
     stream = make_stream(
         dataset,
-        classes_per_increment=config.classes_per_increment,
-        order=config.class_order,
+        classes_per_increment=config.increments,
+        order=order if order in ORDERS else read_class_order(Path(order), dataset.classes),
         seed=config.seed,
         per_class=config.per_class,
         validation=config.validation,
+        returning=config.returning,
     )
     options = replace(config.options, flip=stream.flip)
     method = make_method(config.method, options, config.seed, runtime)
@@ -73,8 +84,10 @@ def run(
     A run that ends before its first line leaves no trace, and an earlier run as it was.
     """
     try:
-        folder.write_json("config.json", describe_config(config, stream, method))
+        described = describe_config(config, stream, method)
+        folder.write_json("config.json", described)
         folder.write_json("environment.json", describe(method.runtime))
+        watcher.begin(stream, described["nets"])
         return _go_through(stream, method, folder, watcher)
     except BaseException:
         if not folder.lines:
@@ -85,7 +98,6 @@ def run(
 def _go_through(
     stream: Stream, method: Method, folder: RunFolder, watcher: Watcher
 ) -> list[Sample]:
-    watcher.begin(stream)
     judge = Judge()
     samples: list[Sample] = []
     for increment in stream.increments:
@@ -107,14 +119,17 @@ def describe_config(config: RunConfig, stream: Stream, method: Method) -> dict[s
         "options": asdict(method.options),
         "seed": config.seed,
         "stream": {
-            "classes_per_increment": config.classes_per_increment,
+            "classes_per_increment": config.increments,
             "order": config.class_order,
             "class_order": list(stream.class_order),
             "per_class": config.per_class,
             "validation": config.validation,
+            "returning": config.returning,
             "size": config.size,
             "judged_on": stream.judged_on,
+            "notices": list(stream.notices),
         },
+        "nets": method.nets(shape_of(stream.increments[0].train.images)),
         "command": config.command,
     }
 
@@ -123,8 +138,8 @@ class Judge:
     """Measures a method after each increment and remembers what it needs of earlier ones."""
 
     def __init__(self) -> None:
-        self.tests: list[Task] = []
-        self.tasks: list[list[int]] = []  # class indices of each task
+        self.increments: list[Increment] = []
+        self.tasks: list[list[int]] = []  # indices of the classes that were new in each increment
         self.accuracies: list[float] = []
         self.rows: list[list[float | None]] = []  # R
 
@@ -134,10 +149,9 @@ class Judge:
         began = time.perf_counter()
         watcher.phase("evaluate")
         index = {label: i for i, label in enumerate(method.classes)}
-        self.tests.append(increment.test)
-        self.tasks.append([index[label] for label in increment.task.classes])
-        images, truth = self._seen(index)
-        calls = method.predict_proba(images).argmax(1)
+        self.increments.append(increment)
+        self.tasks.append([index[label] for label in increment.new_classes])
+        truth, calls, gap = self._ask(method, index)
         matrix = measures.confusion(truth, calls, len(index))
         self.accuracies.append(measures.accuracy(matrix))
         self.rows.append(measures.accuracy_by_task(matrix, self.tasks))
@@ -145,7 +159,7 @@ class Judge:
             "increment": increment.number,
             "classes_seen": len(index),
             "classes": list(method.classes),
-            "new_classes": list(increment.task.classes),
+            "new_classes": list(increment.new_classes),
             "accuracy": self.accuracies[-1],
             "macro_accuracy": measures.macro_accuracy(matrix),
             "average_incremental_accuracy": measures.average_incremental_accuracy(self.accuracies),
@@ -155,7 +169,7 @@ class Judge:
             "backward_transfer": measures.backward_transfer(self.rows),
             "confusion": matrix.tolist(),
             "newest_share": measures.newest_share(matrix, self.tasks[-1]),
-            "gap": _gap(method, images, truth, calls),
+            "gap": gap,
             "decay": report.decay,
             "autoencoder": report.autoencoder,
             "bytes": method.bytes_by_part(),
@@ -165,26 +179,38 @@ class Judge:
         report.seconds["evaluate"] = time.perf_counter() - began
         return line
 
-    def _seen(self, index: dict[Label, int]) -> tuple[torch.Tensor, np.ndarray]:
-        """The test images of all classes seen, each once, though a class may come in two tasks."""
-        parts, truth, done = [], [], set[Label]()
-        for test in self.tests:
-            fresh = [i for i, label in enumerate(test.labels) if label not in done]
-            parts.append(test.images[torch.tensor(fresh, dtype=torch.int64)])
-            truth += [index[test.labels[i]] for i in fresh]
-            done |= set(test.labels)
-        return torch.cat(parts), np.array(truth)
+    def _ask(
+        self, method: Method, index: dict[Label, int]
+    ) -> tuple[np.ndarray, np.ndarray, list[Measures] | None]:
+        """True and called class indices on the test images of all classes seen, and the gap.
+
+        One increment's images at a time: all of them may be more than memory holds.
+        """
+        remembered = dict(method.remember(GAP_IMAGES))
+        truths, calls, gap = [], [], []
+        for increment in self.increments:
+            test = increment.test
+            truth = np.array([index[label] for label in test.labels])
+            called = method.predict_proba(test.images).argmax(1)
+            truths.append(truth)
+            calls.append(called)
+            if remembered:
+                gap += _gap(method, test.images, truth, called, remembered)
+        gap.sort(key=lambda entry: index[entry["class"]])
+        return np.concatenate(truths), np.concatenate(calls), gap or None
 
 
 def _gap(
-    method: Method, images: torch.Tensor, truth: np.ndarray, calls: np.ndarray
-) -> list[Measures] | None:
+    method: Method,
+    images: torch.Tensor,
+    truth: np.ndarray,
+    calls: np.ndarray,
+    remembered: dict[Label, torch.Tensor],
+) -> list[Measures]:
     """By class, `D` on some real test images, on the same coded and decoded, and on memory."""
-    remembered = dict(method.remember(GAP_IMAGES))
-    if not remembered:
-        return None
     gap = []
-    for i, label in enumerate(method.classes):
+    for i in np.unique(truth):
+        label = method.classes[i]
         chosen = np.flatnonzero(truth == i)[:GAP_IMAGES]
         decoded = method.reconstruct(images[torch.from_numpy(chosen)], label)
         gap.append(
@@ -207,9 +233,10 @@ def _share(method: Method, images: torch.Tensor | None, target: int) -> float | 
 def _new_samples(method: Method, increment: Increment) -> list[Sample]:
     """Taken while the task's own codec can still encode."""
     samples = []
-    for label in increment.test.classes:
-        chosen = [i for i, other in enumerate(increment.test.labels) if other == label]
-        test = increment.test.images[chosen[:SHEET_IMAGES]]
+    images, labels = increment.judged.images, increment.judged.labels
+    for label in increment.new_classes:
+        chosen = [i for i, other in enumerate(labels) if other == label][:SHEET_IMAGES]
+        test = method.view(images[increment.judged.index[chosen]])
         decoded = method.reconstruct(test, label)
         samples.append(
             Sample(label, test.numpy(), None if decoded is None else decoded.numpy(), None)

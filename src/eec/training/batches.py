@@ -19,16 +19,22 @@ def to_uint8(images: Tensor) -> Tensor:
 class Batches:
     """A set of images, padded once, from which batches are cut.
 
-    Stored as [N, H, W, C]: a gather of single pixels then comes out channels-last, the layout in
-    which convolutions are fastest on a CPU, with crop and mirror at no further cost.
+    Each image of a batch is a window of its own, at random where `pad` or a `window` smaller than
+    the image leaves room. Stored as [N, H, W, C]: a gather of single pixels then comes out
+    channels-last, the layout in which convolutions are fastest on a CPU, with crop and mirror at no
+    further cost.
     """
 
-    def __init__(self, images: Tensor, *, crop: int = 0, flip: bool = False) -> None:
-        self.height, self.width = images.shape[2:]
-        self.crop, self.flip = crop, flip
+    def __init__(
+        self, images: Tensor, *, pad: int = 0, window: int | None = None, flip: bool = False
+    ) -> None:
+        height, width = images.shape[2:]
+        self.height, self.width = (height, width) if window is None else (window, window)
+        self.room = (height + 2 * pad - self.height, width + 2 * pad - self.width)
+        self.flip = flip
         pixels = images.permute(0, 2, 3, 1)
-        if crop:
-            pixels = torch.nn.functional.pad(pixels, (0, 0, crop, crop, crop, crop))
+        if pad:
+            pixels = torch.nn.functional.pad(pixels, (0, 0, pad, pad, pad, pad))
         self.pixels = pixels.contiguous()
 
     def __len__(self) -> int:
@@ -36,16 +42,18 @@ class Batches:
 
     def take(self, index: Tensor, generator: torch.Generator) -> Tensor:
         """Float images [B, C, H, W] in channels-last memory, each with its own crop and mirror."""
-        if not self.crop and not self.flip:
+        if self.room == (0, 0) and not self.flip:
             return to_float(self.pixels[index]).permute(0, 3, 1, 2)
         count, device = len(index), self.pixels.device
-        shift = torch.randint(0, 2 * self.crop + 1, (2, count, 1), generator=generator)
-        y = shift[0] + torch.arange(self.height)
+        top, left = (
+            torch.randint(0, room + 1, (count, 1), generator=generator) for room in self.room
+        )
+        y = top + torch.arange(self.height)
         x = torch.arange(self.width).expand(count, -1)
         if self.flip:
             mirrored = torch.rand(count, 1, generator=generator) < 0.5
             x = torch.where(mirrored, self.width - 1 - x, x)
-        x = shift[1] + x
+        x = left + x
         y, x, index = y.to(device), x.to(device), index.to(device)
         cut = self.pixels[index[:, None, None], y[:, :, None], x[:, None, :]]
         return to_float(cut).permute(0, 3, 1, 2)

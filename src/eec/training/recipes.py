@@ -8,6 +8,10 @@ from dataclasses import dataclass, replace
 from eec.errors import UserError
 
 
+PIXELS = 64 * 64
+FEWEST = 4  # images in a batch
+
+
 @dataclass(frozen=True)
 class Plan:
     """One training: optimiser, batch, length and learning-rate schedule.
@@ -35,6 +39,16 @@ class Plan:
 
     def total_steps(self, images: int) -> int:
         return self.steps or max(self.epochs * self.batches_per_epoch(images), self.least_steps)
+
+    def for_pixels(self, pixels: int) -> Plan:
+        """A training of so many steps, for images of this many pixels.
+
+        Beyond 64x64 a batch holds fewer images, and about as many pixels: each image tells an
+        autoencoder as much more as it costs.
+        """
+        if not self.steps or pixels <= PIXELS:
+            return self
+        return replace(self, batch=max(FEWEST, self.batch * PIXELS // pixels))
 
     def rate_at(self, step: int, images: int) -> float:
         """The learning rate of the step with this number, from 0."""

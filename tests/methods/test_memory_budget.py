@@ -1,0 +1,145 @@
+"""A budget holds on disk, and one that is too small changes nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eec import EEC
+from eec.data.stream import Task
+from eec.errors import UserError
+from eec.methods.archive import load_learner, save_learner
+from eec.methods.contract import Method
+from eec.methods.eec import EECMethod
+from eec.training.loop import Progress, quiet
+from eec.methods.registry import choose_options, make_method
+from eec.training.recipes import Recipe
+from eec.training.runtime import Runtime
+
+Make = Callable[..., EECMethod]
+TaskOf = Callable[..., Task]
+
+
+@pytest.fixture(autouse=True)
+def _short(short_recipe: Recipe) -> None:
+    """Nothing here asks how well it learns."""
+
+
+@pytest.fixture
+def make(cpu: Runtime) -> Make:
+    def learner(name: str = "eec", **options: Any) -> EECMethod:
+        chosen = choose_options(name, code="16x4x4", **options)
+        method = make_method(name, chosen, 0, cpu)
+        assert isinstance(method, EECMethod)
+        return method
+
+    return learner
+
+
+def on_disk(learner: Method, folder: Path) -> int:
+    """The saved learner without its classifier."""
+    size = save_learner(learner, folder / "learner.eec").stat().st_size
+    return size - learner.bytes_by_part()["classifier"]
+
+
+@pytest.mark.parametrize("name", ["eec", "eec-published", "eecs"])
+def test_bytes_on_disk_never_exceed_the_budget(
+    name: str, make: Make, task_of: TaskOf, tmp_path: Path
+) -> None:
+    learner, limit = make(name, memory="0.4MB"), 400_000
+    counts = []
+    for digits in ((0, 1), (2,), (0, 3)):
+        learner.learn(task_of(*digits, each=60))
+        assert on_disk(learner, tmp_path) <= limit
+        counts.append(learner.memory.count())
+    held = sum(counts[-1].values())
+    assert held < 5 * 60 and max(counts[-1].values()) - min(counts[-1].values()) <= 1
+    # No room for one more of each: the budget is used.
+    assert limit - on_disk(learner, tmp_path) < 4 * 1100
+    back = load_learner(tmp_path / "learner.eec", learner.runtime)
+    back.learn(task_of(4, each=5))
+    assert on_disk(back, tmp_path) <= limit
+
+
+def test_slots_are_episodes(make: Make, task_of: TaskOf) -> None:
+    learner = make(memory="10")
+    learner.learn(task_of(0, 1, each=4))
+    assert learner.memory.count() == {0: 4, 1: 4}
+    learner.learn(task_of(2, each=4))
+    assert sorted(learner.memory.count().values()) == [3, 3, 4]
+
+
+def test_what_is_kept_stands_for_what_was_dropped(
+    make: Make, task_of: TaskOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make(memory="6")
+    learner.learn(task_of(0, 1, each=9))
+    shown: list[list[int]] = []
+    train = type(learner)._train_classifier
+
+    def spy(self: Any, images: Any, targets: Any, *rest: Any) -> None:
+        shown.append([int((targets == target).sum()) for target in range(3)])
+        train(self, images, targets, *rest)
+
+    monkeypatch.setattr(type(learner), "_train_classifier", spy)
+    learner.learn(task_of(2, each=9))
+    assert shown == [[9, 9, 9]] and learner.memory.count() == {0: 2, 1: 2, 2: 2}
+
+
+def test_a_budget_too_small_is_refused_before_anything_is_trained(
+    make: Make, task_of: TaskOf, saved_bytes: Callable[[Method], bytes]
+) -> None:
+    learner = make(memory="3")
+    learner.learn(task_of(0, 1))
+    before = saved_bytes(learner)
+    phases: list[str] = []
+
+    def on_phase(name: str) -> Progress:
+        phases.append(name)
+        return quiet
+
+    with pytest.raises(UserError, match=r"memory 3 is too small .* 4 classes: use 4 or more"):
+        learner.learn(task_of(2, 3), on_phase)
+    assert not phases and saved_bytes(learner) == before
+    with pytest.raises(
+        UserError, match=r"memory 10kB is too small .* 2 classes: use \d+kB or more"
+    ):
+        make(memory="10kB").learn(task_of(0, 1))
+
+
+def test_the_smallest_budget_named_would_do(make: Make, task_of: TaskOf, tmp_path: Path) -> None:
+    learner = make()
+    learner.learn(task_of(0, 1, each=30))
+    with pytest.raises(UserError, match="too small") as caught:
+        learner.set_memory("50kB")
+    smallest = str(caught.value).split("use ")[1].split(" or")[0]
+    assert learner.memory.count() == {0: 30, 1: 30} and learner.options.memory == "unlimited"
+    learner.set_memory(smallest)
+    assert set(learner.memory.count()) == {0, 1}
+    assert on_disk(learner, tmp_path) <= int(smallest.removesuffix("kB")) * 1000
+
+
+def test_the_estimator_shrinks(task_of: TaskOf, tmp_path: Path) -> None:
+    task = task_of(0, 1, each=40)
+    brain = EEC(code="16x4x4").partial_fit(task.images, task.labels)
+    brain.save(tmp_path / "before.eec")
+    brain.shrink("350kB")
+    assert brain.memory == "350kB"
+    brain.save(tmp_path / "after.eec")
+    classifier = brain.method_.bytes_by_part()["classifier"]
+    assert (tmp_path / "after.eec").stat().st_size - classifier <= 350_000
+    more = task_of(2, each=5)
+    brain.partial_fit(more.images, more.labels)
+    assert EEC.load(tmp_path / "after.eec").memory == "350kB"
+
+
+def test_a_method_without_memory_has_no_budget(cpu: Runtime) -> None:
+    joint = make_method("joint", choose_options("joint"), 0, cpu)
+    with pytest.raises(UserError, match="method joint has no memory"):
+        joint.set_memory("5MB")
+
+
+@pytest.fixture
+def saved_bytes(tmp_path: Path) -> Callable[[Method], bytes]:
+    return lambda learner: save_learner(learner, tmp_path / "learner.eec").read_bytes()

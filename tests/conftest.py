@@ -1,9 +1,10 @@
 """Where tests find real data, and the short training that most of them are content with."""
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,15 +23,21 @@ PREPARE = Path(__file__).resolve().parents[2] / "shared" / "data" / "prepare.py"
 
 
 @pytest.fixture(scope="session")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with real data sets: EEC_DATA, or one with MNIST prepared for this session."""
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with real data sets: EEC_DATA, or one that is prepared for this session.
+
+    Some sets need the network to be prepared: one that is not there is skipped by its tests.
+    """
     if chosen := os.environ.get("EEC_DATA"):
-        return Path(chosen)
+        yield Path(chosen)
+        return
     if not PREPARE.exists():
         pytest.skip("no real data: set EEC_DATA to a data folder")
     folder = tmp_path_factory.mktemp("data")
-    subprocess.run([sys.executable, PREPARE, folder, "mnist"], check=True, capture_output=True)
-    return folder
+    for name in ("mnist", "fashion-mnist", "cifar10", "svhn", "tiny-imagenet-50"):
+        subprocess.run([sys.executable, PREPARE, folder, name], capture_output=True, timeout=200)
+    yield folder
+    shutil.rmtree(folder)  # pytest would keep three of them
 
 
 @pytest.fixture(scope="session")

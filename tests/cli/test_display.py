@@ -41,7 +41,7 @@ def line(increment: int, **changes: Any) -> dict[str, Any]:
 def test_lines_fit_eighty_columns_and_notes_are_not_cut(stream: Stream, now: list[float]) -> None:
     sink = io.StringIO()
     with Display(Console(file=sink), quiet=False) as display:
-        display.begin(stream)
+        display.begin(stream, {})
         for increment in stream.increments:
             display.increment(increment)
             display.phase("train classifier")(1, 2)
@@ -53,9 +53,10 @@ def test_lines_fit_eighty_columns_and_notes_are_not_cut(stream: Stream, now: lis
     notes = [text for text in lines if "long" in text]
     assert notes == ["     " + "long " * 30]
     rest = [text for text in lines if text not in notes]
-    assert len(rest) == 1 + 10 and max(map(len, rest)) <= 80
+    assert len(rest) == 2 + 10 and max(map(len, rest)) <= 80
     assert rest[0] == "digits: 10 classes in 10 increments, judged on test images"
-    assert rest[2] == (
+    assert rest[1] == "     images grey 32x32"
+    assert rest[3] == (
         "  2/10  A_2  98.77 %  newest 99.9/50.0 %  99.9 MB  11 min 59 s  10 h 50 min left"
     )
     assert "left" not in rest[1] and "left" not in rest[-1]
@@ -64,7 +65,7 @@ def test_lines_fit_eighty_columns_and_notes_are_not_cut(stream: Stream, now: lis
 def test_quiet_says_nothing(stream: Stream) -> None:
     sink = io.StringIO()
     with Display(Console(file=sink, force_terminal=True), quiet=True) as display:
-        display.begin(stream)
+        display.begin(stream, {})
         display.increment(stream.increments[0])
         display.phase("train classifier")(1, 2)
         display.measured(line(1, note="a note"))
@@ -78,7 +79,7 @@ def test_a_terminal_sees_increment_phase_share_and_time_left(
     console = Console(file=sink, force_terminal=True, width=80, color_system=None)
     with Display(console, quiet=False) as display:
         display.bars.live.auto_refresh = False
-        display.begin(stream)
+        display.begin(stream, {})
         display.increment(stream.increments[0])
         on_step = display.phase("train classifier")
         now[0] = 10.0

@@ -14,9 +14,10 @@ from eec.methods.registry import METHODS
 # A change here is a change for everybody who has a script: say it in CHANGELOG.md.
 OPTIONS = [
     "--beside", "--class-order", "--classes-per-increment", "--code", "--codec", "--content",
-    "--content-scale", "--data-dir", "--decay", "--device", "--help", "--keep-head", "--method",
-    "--net", "--new-images", "--out", "--output", "--overwrite", "--per-class", "--precision",
-    "--quiet", "--recipe", "--see", "--seed", "--size", "--validation",
+    "--content-scale", "--crop", "--data-dir", "--decay", "--device", "--help", "--keep-head",
+    "--memory", "--method", "--net", "--new-images", "--out", "--output", "--overwrite",
+    "--per-class", "--precision", "--quiet", "--recipe", "--returning", "--see", "--seed", "--size",
+    "--strict", "--validation",
 ]  # fmt: skip
 
 ASK = """

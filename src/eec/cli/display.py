@@ -18,6 +18,8 @@ from eec.report.words import (
     short_label,
     total,
 )
+from eec.methods.contract import size_words
+from eec.nets.classifiers import shape_of
 from eec.training.loop import Progress as OnStep
 from eec.training.loop import quiet as ignore
 
@@ -49,21 +51,31 @@ class Display:
     def __exit__(self, *reason: object) -> None:
         self.bars.stop()
 
-    def begin(self, stream: Stream) -> None:
-        self.clock = Clock([len(i.task) for i in stream.increments])
+    def reading(self, done: int, total: int) -> None:
+        """Progress of image files that are decoded before a run begins."""
+        self.bars.update(self.part, description="  read images", visible=True)
+        self.bars.update(self.part, total=total, completed=done)
+
+    def begin(self, stream: Stream, nets: dict[str, Any]) -> None:
+        self.clock = Clock([len(i.train) for i in stream.increments])
         self.count = len(stream.increments)
         self.bars.update(self.whole, total=1.0, description=f"{stream.name}: increment 1")
-        if not self.quiet:
-            self.console.print(
-                f"{stream.name}: {len(stream.class_order)} classes in {self.count} increments, "
-                f"judged on {stream.judged_on} images",
-                highlight=False,
-                soft_wrap=True,
-            )
+        if self.quiet:
+            return
+        first = stream.increments[0].train
+        lines = [
+            f"{stream.name}: {len(stream.class_order)} classes in {self.count} increments, "
+            f"judged on {stream.judged_on} images",
+            *(Text(notice, style="dim") for notice in stream.notices),
+            Text(f"     images {size_words(shape_of(first.images))}", style="dim"),
+            *(Text(f"     {part} {_size(net)}", style="dim") for part, net in nets.items()),
+        ]
+        for line in lines:
+            self.console.print(line, highlight=False, soft_wrap=True)
 
     def increment(self, increment: Increment) -> None:
         self.clock.start_increment()
-        new = short_label(list_labels(increment.task.classes))
+        new = short_label(list_labels(increment.new_classes))
         self.bars.update(
             self.whole, description=f"increment {increment.number}/{self.count}: {new}"
         )
@@ -110,6 +122,13 @@ class Display:
         self.console.print(Text(text + (f"  {_left(left)}" if left else "")), soft_wrap=True)
         if line["note"]:
             self.console.print(Text(f"     {line['note']}", style="dim"), soft_wrap=True)
+
+
+def _size(net: dict[str, Any]) -> str:
+    text = f"{net['name']}: {net['parameters']:,} parameters, {human_bytes(net['bytes'])}"
+    if "bytes_an_episode" in net:
+        text += f"; an episode takes {net['bytes_an_episode']:,} bytes"
+    return text
 
 
 def _left(seconds: float | None) -> str:

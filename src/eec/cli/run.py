@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from eec.runs.folder import RunFolder
     from eec.runs.run import Sample
 
+_DATASETS = ", ".join(name + entry.argument for name, entry in DATASETS.items())
 _METHODS = "; ".join(f"{name} ({entry.description})" for name, entry in METHODS.items())
 
 
@@ -42,7 +43,7 @@ class Run:
     folder."""
 
     dataset: tyro.conf.Positional[
-        Annotated[str, tyro.conf.arg(metavar="DATASET", help=f"Data set: {', '.join(DATASETS)}.")]
+        Annotated[str, tyro.conf.arg(metavar="DATASET", help=f"Data set: {_DATASETS}.")]
     ]
     method: Annotated[str, tyro.conf.arg(metavar="NAME", help=f"Method: {_METHODS}.")] = "eec"
     seed: int = 0
@@ -57,15 +58,22 @@ class Run:
     data_dir: Path | None = None
     """Where the data sets lie [EEC_DATA, or eec in the user's cache folder]."""
     size: int | None = None
-    """Scale images to this many pixels a side [as the data set has them]."""
-    classes_per_increment: str = "1"
-    """New classes an increment: one number, or one for each increment as in 2,3,5."""
-    class_order: Literal["natural", "shuffled"] = "natural"
-    """Classes in their natural order, or shuffled by the seed."""
+    """Scale images to this many pixels a side: short side, then the square in the centre [32 for
+    image files, else as the data set has them]."""
+    strict: bool = False
+    """Refuse image files that cannot be decoded, in place of leaving them out."""
+    classes_per_increment: str | None = None
+    """New classes an increment: one number, or one for each increment as in 2,3,5 [as in the paper:
+    10 for cifar100, imagenet-50 and tiny-imagenet-50, else 1]."""
+    class_order: Annotated[str, tyro.conf.arg(metavar="natural|shuffled|FILE")] = "natural"
+    """Classes in their natural order, shuffled by the seed, or as a text file has them, one a
+    line."""
     per_class: int | None = None
     """At most this many training images of a class [all]."""
     validation: float = 0.0
     """Hold this share of the training images out and judge on it, not on the test images."""
+    returning: float = 0.0
+    """This share of each class's images comes one increment later, with the next classes."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
@@ -80,6 +88,9 @@ class Run:
     """Training: fast, or paper, the published one epoch for epoch [fast]."""
     keep_head: bool | None = None
     """Keep the head's rows of old classes, or begin the head anew at each increment [True]."""
+    crop: int | None = None
+    """Train on random crops of this many pixels, judge on the central one: --size 256 --crop 224
+    [whole images]."""
     codec: CodecKind | None = None
     """Autoencoder: frozen after the first task, one per task, per task but each started from the
     last (warm), or one retrained at each task [by method]."""
@@ -97,10 +108,13 @@ class Run:
     """Content loss normalised or raw [by method]."""
     decay: bool | None = None
     """Weigh decoded images by their decay [True]."""
+    memory: str | None = None
+    """What may be kept of old classes: slots (5000; an episode takes one), bytes on disk without
+    the classifier (5MB), or unlimited [unlimited]."""
 
     def start(self, arguments: Sequence[str]) -> None:
         config = self._config(arguments)
-        out = self.out or Path("runs") / f"{self.dataset}-{self.method}-{self.seed}"
+        out = self.out or Path("runs") / f"{_file_name(self.dataset)}-{self.method}-{self.seed}"
 
         from rich.console import Console
 
@@ -110,15 +124,19 @@ class Run:
         from eec.runs.run import prepare, run
 
         beside = [read_run(path) for path in self.beside]
-        stream, method = prepare(config)
-        folder = RunFolder.make(out, overwrite=self.overwrite)
         console = Console()
+        kept = "nothing was kept: the run had not begun"
         try:
             with Display(console, quiet=self.quiet) as display:
-                samples = run(config, stream, method, folder, display)
+                stream, method = prepare(config, display.reading)
+                folder = RunFolder.make(out, overwrite=self.overwrite)
+                try:
+                    samples = run(config, stream, method, folder, display)
+                finally:
+                    kept = _kept(folder, len(stream.increments))
             _tell(console, out, beside, samples)
         except KeyboardInterrupt:
-            print(f"eec: stopped; {_kept(folder, len(stream.increments))}", file=sys.stderr)
+            print(f"eec: stopped; {kept}", file=sys.stderr)
             raise
 
     def _config(self, arguments: Sequence[str]) -> RunConfig:
@@ -130,10 +148,12 @@ class Run:
             seed=self.seed,
             data_dir=self.data_dir,
             size=self.size,
+            strict=self.strict,
             classes_per_increment=_numbers(self.classes_per_increment),
             class_order=self.class_order,
             per_class=self.per_class,
             validation=self.validation,
+            returning=self.returning,
             device=self.device,
             precision=self.precision,
             command=shlex.join(["eec", *arguments]),
@@ -178,7 +198,15 @@ def _kept(folder: RunFolder, increments: int) -> str:
     return "nothing was kept: the first increment was not done"
 
 
-def _numbers(text: str) -> int | tuple[int, ...]:
+def _file_name(dataset: str) -> str:
+    """folder:some/where/birds to folder-birds."""
+    name, _, argument = dataset.partition(":")
+    return "-".join(part for part in (name, Path(argument).name) if part)
+
+
+def _numbers(text: str | None) -> int | tuple[int, ...] | None:
+    if text is None:
+        return None
     try:
         numbers = tuple(int(part) for part in text.split(","))
     except ValueError:

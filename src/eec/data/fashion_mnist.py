@@ -1,11 +1,8 @@
 """Fashion-MNIST: pictures of clothes, 28x28 grey, 60,000 + 10,000."""
 
-from pathlib import Path
-
+from eec.data.catalog import Request
 from eec.data.dataset import Dataset
 from eec.data.idx import load_idx_dataset
-
-SOURCE = "https://github.com/zalandoresearch/fashion-mnist"
 
 CLASSES = (
     "T-shirt/top",
@@ -21,7 +18,7 @@ CLASSES = (
 )
 
 
-def load(data_dir: Path) -> Dataset:
+def load(request: Request) -> Dataset:
     """From the four original files in DATA_DIR/fashion-mnist."""
-    folder = data_dir / "fashion-mnist"
-    return load_idx_dataset("fashion-mnist", folder, CLASSES, flip=True, source=SOURCE)
+    folder = request.data_dir / "fashion-mnist"
+    return load_idx_dataset("fashion-mnist", folder, CLASSES, flip=True)

@@ -13,6 +13,7 @@ import numpy as np
 from eec.data.dataset import Dataset
 from eec.data.images import as_images
 from eec.data.labels import Label
+from eec.data.sources import missing_files
 from eec.errors import UserError
 
 TRAIN_IMAGES = "train-images-idx3-ubyte"
@@ -42,11 +43,9 @@ def read_idx(path: Path) -> np.ndarray:
         raise UserError(f"{path} cannot be read ({error.strerror}): check the file") from None
 
 
-def load_idx_dataset(
-    name: str, folder: Path, classes: Sequence[Label], *, flip: bool, source: str
-) -> Dataset:
+def load_idx_dataset(name: str, folder: Path, classes: Sequence[Label], *, flip: bool) -> Dataset:
     """The data set in the four files of a folder; label byte i means `classes[i]`."""
-    paths = _find_files(name, folder, source)
+    paths = _find_files(name, folder)
     train_images, train_labels = _read_pair(paths[TRAIN_IMAGES], paths[TRAIN_LABELS], classes)
     test_images, test_labels = _read_pair(paths[TEST_IMAGES], paths[TEST_LABELS], classes)
     return Dataset(
@@ -101,7 +100,7 @@ def _read_header(file: IO[bytes] | gzip.GzipFile, path: Path) -> tuple[int, ...]
     return shape
 
 
-def _find_files(name: str, folder: Path, source: str) -> dict[str, Path]:
+def _find_files(name: str, folder: Path) -> dict[str, Path]:
     found = {}
     missing = []
     for stem in (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS):
@@ -112,10 +111,7 @@ def _find_files(name: str, folder: Path, source: str) -> dict[str, Path]:
         else:
             found[stem] = path
     if missing:
-        raise UserError(
-            f"{name}: {', '.join(missing)} not found in {folder}: get them from {source} and put "
-            "them there, or name the folder above it with --data-dir or EEC_DATA"
-        )
+        raise missing_files(name, folder, missing)
     return found
 
 

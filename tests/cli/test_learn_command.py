@@ -1,0 +1,515 @@
+"""`eec learn`: one's own pictures, today and again tomorrow."""
+
+import os
+import pty
+import random
+import re
+import struct
+import subprocess
+import termios
+from collections.abc import Callable, Iterator
+from fcntl import ioctl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from torch import Tensor
+
+from eec import EEC
+from eec.data.dataset import Dataset
+from eec.data.stream import Task
+from eec.methods.archive import load_learner, save_learner
+from eec.methods.contract import Method
+from eec.methods.registry import choose_options, make_method
+from eec.training.runtime import Runtime
+
+Call = Callable[..., Any]
+Write = Callable[..., list[Path]]
+
+SMALL = ["--size", "16", "--code", "4x4x4"]  # so that learning takes no time
+EXIF_TURN = 0x0112
+GREY = ["png", "jpg", "bmp", "tif"]
+FORMATS = ["webp", *GREY]  # WebP has no grey images
+
+
+@pytest.fixture(scope="session")
+def write(digit_images: Callable[..., Tensor]) -> Write:
+    """`write(folder, 3, 5)`: five threes as photographs come, of all formats, sizes and modes."""
+
+    def act(folder: Path, digit: int, count: int, skip: int = 0, *, grey: bool = False) -> Any:
+        draw = random.Random(f"{digit} {skip}")
+        folder.mkdir(parents=True, exist_ok=True)
+        written = []
+        for i, pixels in enumerate(digit_images(digit, count, skip)):
+            side = draw.randint(20, 120)
+            image = Image.fromarray(pixels[0].numpy()).resize(
+                (side, side), Image.Resampling.BICUBIC
+            )
+            kinds = GREY if grey else FORMATS
+            kind = kinds[i % len(kinds)]
+            tags = Image.Exif()
+            if not grey:
+                image = image.convert("RGBA" if kind == "png" else "RGB")
+            if kind == "jpg":
+                image = image.transpose(Image.Transpose.ROTATE_90)
+                tags[EXIF_TURN] = 6
+            written.append(folder / f"{skip + i}.{kind}")
+            image.save(written[-1], exif=tags)
+        return written
+
+    return act
+
+
+def knows(brain: Path | str) -> list[Any]:
+    return EEC.load(brain).classes_.tolist()  # type: ignore[no-any-return]
+
+
+def table(out: str) -> dict[str, str]:
+    """The rows of the table that is printed in the end, by class."""
+    head, _, rest = out.partition("─\n")
+    assert head.split()[:2] == ["class", "images"], out
+    rows = re.findall(r"^(.+?) +(\d+)  (new|returning) *$", rest, re.MULTILINE)
+    return {name: f"{count} {kind}" for name, count, kind in rows}
+
+
+# In processes of their own, days apart as it were.
+
+
+def test_days_of_teaching_and_asking(
+    command: Callable[..., list[str]], environment: dict[str, str], tmp_path: Path, write: Write
+) -> None:
+    pictures = tmp_path / "pictures"
+    for digit, day, skip in (
+        (0, "monday", 0),
+        (1, "monday", 0),
+        (4, "friday", 0),
+        (0, "friday", 40),
+    ):
+        write(pictures / day / f"a {digit}", digit, 40, skip)
+    for digit in (0, 1, 4):
+        write(pictures / "asked" / f"a {digit}", digit, 20, 80)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    variables = {**environment, "XDG_CACHE_HOME": str(cache), "HOME": str(cache)}
+
+    def eec(*arguments: str) -> str:
+        done = subprocess.run(
+            command(arguments, first=60, later=60),
+            cwd=tmp_path,
+            env=variables,
+            capture_output=True,
+            encoding="utf-8",
+        )
+        assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+        return done.stdout
+
+    first = eec(
+        "learn",
+        "my brain.eec",
+        "pictures/monday",
+        "--size",
+        "16",
+        "--code",
+        "16x4x4",
+        "--net",
+        "tiny",
+    )
+    assert table(first) == {"a 0": "40 new", "a 1": "40 new"}
+    assert "known     2 classes: a 0, a 1\n" in first
+    second = eec("learn", "my brain.eec", "pictures/friday")
+    assert table(second) == {"a 0": "40 returning", "a 4": "40 new"}
+    assert "known     3 classes: a 0, a 1, a 4\n" in second
+    assert second.endswith("ask       eec predict 'my brain.eec' IMAGE\n")
+    judged = eec("predict", "my brain.eec", "pictures/asked", "--evaluate")
+    accuracy = re.search(r"^all +60 +\d+ +(\d+\.\d)$", judged, re.MULTILINE)
+    assert accuracy and float(accuracy[1]) > 60
+    # No picture is left behind: not beside the learner, not in a cache.
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        "cache",
+        "my brain.eec",
+        "pictures",
+    ]
+    assert list(cache.rglob("*")) == []
+
+
+def test_photographs_are_learned(call: Call, short_recipe: object, data_dir: Path) -> None:
+    photos = data_dir / "tiny-imagenet-50" / "train"
+    if not photos.is_dir():
+        pytest.skip("needs tiny-imagenet-50 in the data folder")
+    classes = sorted(entry for entry in photos.iterdir() if entry.is_dir())[:2]
+    for folder in classes:
+        for i, path in enumerate(sorted(folder.rglob("*.[jJ]*"))[:6]):
+            Path("taught", folder.name).mkdir(parents=True, exist_ok=True)
+            with Image.open(path) as image:
+                image.resize((90 + 40 * i, 300 - 40 * i)).save(f"taught/{folder.name}/{i}.webp")
+    answer = call("learn", "brain.eec", "taught", "--quiet")
+    assert (answer.status, answer.err) == (0, "")
+    method = EEC.load("brain.eec").method_
+    assert method.classes == [folder.name for folder in classes] and method.image == (3, 32, 32)
+
+
+# What is learned as what.
+
+
+def test_loose_images_have_the_label_that_is_given(
+    call: Call, short_recipe: object, write: Write
+) -> None:
+    one, *_ = write(Path("pile"), 3, 6)
+    write(Path("pile/deep"), 3, 2, skip=6)
+    write(Path("more"), 3, 2, skip=8)
+    # The first is in the pile, too, and counts once.
+    answer = call("learn", "b.eec", one, "pile", "more", "--label", "three", *SMALL, "--quiet")
+    assert (answer.status, answer.err) == (0, "")
+    assert table(answer.out) == {"three": "10 new"} and knows("b.eec") == ["three"]
+    assert "With one class the classifier has nothing to learn" in answer.out
+    assert "known     1 class: three\n" in answer.out
+
+
+def test_the_same_name_in_two_folders_is_one_class(
+    call: Call, short_recipe: object, write: Write
+) -> None:
+    write(Path("x/one"), 1, 3)
+    write(Path("x/two"), 2, 3)
+    write(Path("y/one"), 1, 3, skip=3)
+    answer = call("learn", "b.eec", "x", "y", "x/../x", *SMALL, "--quiet")
+    assert table(answer.out) == {"one": "6 new", "two": "3 new"}
+
+
+def test_one_image_is_enough_to_begin_with(call: Call, short_recipe: object, write: Write) -> None:
+    (one,) = write(Path("pile"), 3, 1)
+    answer = call("learn", "new/folder/b.eec", one, "--label", "three", *SMALL, "--quiet")
+    assert (answer.status, answer.err) == (0, "") and knows("new/folder/b.eec") == ["three"]
+    write(Path("x/four"), 4, 1)
+    assert call("learn", "new/folder/b.eec", "x", "--quiet").status == 0
+    assert knows("new/folder/b.eec") == ["three", "four"]
+
+
+@pytest.mark.parametrize(("colourful", "channels"), [(0, 1), (1, 3)])
+def test_one_colour_image_makes_the_learner_see_colours(
+    colourful: int, channels: int, call: Call, short_recipe: object, write: Write
+) -> None:
+    write(Path("x/one"), 1, 3, grey=True)
+    write(Path("x/two"), 2, 3, grey=True)
+    if colourful:
+        write(Path("x/two"), 2, colourful, skip=3)
+    assert call("learn", "b.eec", "x", *SMALL).status == 0
+    assert EEC.load("b.eec").method_.image == (channels, 16, 16)
+    # Whatever comes later is brought to that.
+    write(Path("later/three"), 3, 3, grey=bool(colourful))
+    assert call("learn", "b.eec", "later").status == 0
+    assert EEC.load("b.eec").method_.image == (channels, 16, 16)
+
+
+def test_loose_images_beside_class_folders_are_told(
+    call: Call, short_recipe: object, write: Write
+) -> None:
+    write(Path("x/one"), 1, 2)
+    write(Path("x"), 2, 3)
+    answer = call("learn", "b.eec", "x", *SMALL, "--quiet")
+    assert answer.status == 0 and knows("b.eec") == ["one"]
+    assert answer.err == "eec: 3 images lie in x itself, in no class folder: they were left out\n"
+
+
+# An old learner.
+
+
+@pytest.fixture
+def taught(call: Call, short_recipe: object, digits: Dataset, digit_images: Any) -> EEC:
+    """b.eec in the present folder, taught from Python: grey 16x16 images called 1 and "1"."""
+    brain = EEC(code="4x4x4", seed=3, net="tiny")
+    small = digits.resized(16)
+    members = [i for i, label in enumerate(small.train_labels) if label in (1, 2)][:12]
+    brain.partial_fit(small.train_images[members], [small.train_labels[i] for i in members])
+    brain.save("b.eec")
+    return brain
+
+
+def test_a_folder_called_1_is_the_class_1(call: Call, taught: EEC, write: Write) -> None:
+    write(Path("x/1"), 1, 2)
+    write(Path("x/eins"), 1, 2)
+    answer = call("learn", "b.eec", "x", "--quiet")
+    assert table(answer.out) == {"1": "2 returning", "eins": "2 new"}
+    assert knows("b.eec") == [1, 2, "eins"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "has"),
+    [("--size", "32", "16"), ("--code", "16x4x4", "4x4x4"), ("--net", "small", "tiny"),
+     ("--seed", "0", "3"), ("--flip", None, "False")],
+)  # fmt: skip
+def test_what_a_learner_was_made_with_stays(
+    option: str, value: str | None, has: str, call: Call, taught: EEC, write: Write
+) -> None:
+    write(Path("x/3"), 3, 2)
+    before = Path("b.eec").read_bytes()
+    said = call("learn", "b.eec", "x", option, *([value] if value else [])).mistake
+    assert f"b.eec was made with {option[2:]} {has}, which stays: leave {option} out" in said
+    assert Path("b.eec").read_bytes() == before
+    if value:
+        assert call("learn", "b.eec", "x", option, has).status == 0
+
+
+def test_choices_reach_a_new_learner(call: Call, short_recipe: object, write: Write) -> None:
+    write(Path("x/3"), 3, 2)
+    answer = call(
+        "learn", "b.eec", "x", *SMALL, "--net", "dcgan", "--flip", "--seed", "7",
+        "--memory", "5MB", "--device", "cpu", "--precision", "float32",
+    )  # fmt: skip
+    assert answer.status == 0
+    method = EEC.load("b.eec").method_
+    options = method.options
+    assert (options.net, options.code, options.flip, options.memory, method.seed) == (
+        "dcgan", "4x4x4", True, "5MB", 7
+    )  # fmt: skip
+    # In place of bars: a line for each phase, where they do not mix with the result.
+    assert answer.err.splitlines()[:2] == ["read images", "rehearse"]
+
+
+def test_the_memory_of_an_old_learner_can_be_changed(call: Call, taught: EEC, write: Write) -> None:
+    write(Path("x/3"), 3, 2)
+    before = Path("b.eec").read_bytes()
+    assert "memory is 'much'" in call("learn", "b.eec", "x", "--memory", "much").mistake
+    assert Path("b.eec").read_bytes() == before
+    assert call("learn", "b.eec", "x", "--memory", "4").status == 0
+    assert EEC.load("b.eec").method_.options.memory == "4"
+    write(Path("y/4"), 4, 2)
+    assert call("learn", "b.eec", "y").status == 0
+    assert EEC.load("b.eec").method_.options.memory == "4"
+
+
+def test_learners_of_other_methods_go_on(
+    call: Call, short_recipe: object, cpu: Runtime, write: Write, digit_images: Any
+) -> None:
+    joint = make_method("joint", choose_options("joint"), 0, cpu)
+    joint.learn(Task(digit_images(1, 3), [1, 1, 1]))
+    save_learner(joint, Path("b.eec"))
+    write(Path("x/2"), 2, 3)
+    assert call("learn", "b.eec", "x").status == 0
+    after = load_learner(Path("b.eec"), cpu)
+    assert after.name == "joint" and after.classes == [1, "2"]
+    assert "made with code None" in call("learn", "b.eec", "x", "--code", "4x4x4").mistake
+    assert "method joint has no memory" in call("learn", "b.eec", "x", "--memory", "5MB").mistake
+
+
+def test_a_learner_of_oblong_images_is_for_python(
+    call: Call, short_recipe: object, write: Write, digit_images: Any
+) -> None:
+    EEC(code="4x4x4").partial_fit(digit_images(1, 3)[:, :, :, 4:28], [1, 1, 1]).save("b.eec")
+    write(Path("x/2"), 2, 3)
+    for command in ("learn", "predict"):
+        assert "images of 32x24 pixels" in call(command, "b.eec", "x").mistake
+
+
+def test_a_link_stays_a_link(call: Call, taught: EEC, write: Write) -> None:
+    Path("elsewhere").mkdir()
+    Path("b.eec").rename("elsewhere/b.eec")
+    Path("b.eec").symlink_to("elsewhere/b.eec")
+    write(Path("x/3"), 3, 2)
+    assert call("learn", "b.eec", "x").status == 0
+    assert Path("b.eec").is_symlink() and knows("elsewhere/b.eec") == [1, 2, "3"]
+
+
+# Pictures that are none.
+
+
+@pytest.fixture
+def spoilt(write: Write, tmp_path: Path) -> Path:
+    """A folder `x` with two classes of four images, one of which is cut short and one is text."""
+    folder = tmp_path / "here" / "x"
+    for digit in (1, 2):
+        write(folder / str(digit), digit, 4)
+    cut = next((folder / "1").glob("*.png"))
+    cut.write_bytes(cut.read_bytes()[:100])
+    (folder / "2" / "5.jpg").write_text("a letter")
+    return folder
+
+
+def test_undecodable_images_are_counted_and_named(
+    call: Call, short_recipe: object, spoilt: Path
+) -> None:
+    answer = call("learn", "b.eec", "x", *SMALL, "--quiet")
+    assert answer.status == 0 and table(answer.out) == {"1": "3 new", "2": "4 new"}
+    assert answer.err.startswith("eec: left out 2 images that cannot be decoded: x/1/1.png (")
+    assert "x/2/5.jpg (" in answer.err and answer.err.count("\n") == 1
+
+
+def test_strict_refuses_an_undecodable_image(call: Call, spoilt: Path) -> None:
+    said = call("learn", "b.eec", "x", *SMALL, "--quiet", "--strict").mistake
+    assert "x/1/1.png cannot be decoded" in said and not Path("b.eec").exists()
+
+
+def test_a_class_of_which_nothing_can_be_decoded(call: Call, spoilt: Path) -> None:
+    for path in (spoilt / "2").iterdir():
+        path.write_bytes(b"")
+    said = call("learn", "b.eec", "x", *SMALL, "--quiet").mistake
+    assert "class 2: none of its images can be decoded: x/2/0.webp (" in said
+    assert not Path("b.eec").exists()
+
+
+# Mistakes.
+
+
+@pytest.fixture
+def mistakes(call: Call, write: Write) -> Iterator[None]:
+    """Folders with something wrong about them; no learner comes of it."""
+    write(Path("loose"), 1, 2)
+    write(Path("whole/train/1"), 1, 1)
+    write(Path("whole/val/1"), 1, 1)
+    write(Path("fine/1"), 1, 1)
+    write(Path("hollow/1"), 1, 1)
+    Path("hollow/2").mkdir()
+    Path("empty").mkdir()
+    yield
+    assert not list(Path().glob("*.eec"))
+
+
+@pytest.mark.usefixtures("mistakes")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "nothing to learn: give a folder"),
+        (["nowhere"], "nowhere: No such file or directory"),
+        (["fine", "nowhere"], "nowhere: No such file or directory"),
+        (["empty"], "empty is empty: give a folder with a sub-folder"),
+        (["empty", "--label", "x"], "the class folder empty has no"),
+        (["hollow"], "the class folder hollow/2 has no"),
+        (["loose"], "loose holds images and no sub-folder: name their class with --label NAME"),
+        (["loose/1.png"], "loose/1.png is a file, and no folder of class folders: name their"),
+        (["whole"], "whole is a whole data set: train and val in it are no classes: give whole/tr"),
+        (["fine", "--label", " "], "--label is empty"),
+        (["fine", "--size", "4"], "--size is 4"),
+        (["fine", "--seed", "-1"], "--seed is -1"),
+        (["fine", "--code", "16x64x64"], "code 16x64x64"),
+        (["fine", "--code", "many"], "code 'many'"),
+        (["fine", "--memory", "much"], "memory is 'much'"),
+    ],
+)
+def test_what_cannot_be_learned(arguments: list[str], words: str, call: Call) -> None:
+    assert words in call("learn", "b.eec", *arguments, "--quiet").mistake
+
+
+def test_a_folder_without_rights(call: Call, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(Path("x/1"), 1, 1)
+    look = os.scandir
+
+    def closed(folder: Any) -> Any:
+        if Path(folder).name == "1":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return look(folder)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    assert "x/1 cannot be listed (Permission denied)" in call("learn", "b.eec", "x").mistake
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_work(
+    call: Call, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Path("x/1"), 1, 1)
+    Path("file").write_text("kept")
+    assert "x is a folder: name the learner file first" in call("learn", "x", "b.eec").mistake
+    assert "file is no folder that you can write to" in call("learn", "file/b.eec", "x").mistake
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    assert "is no folder that you can write to" in call("learn", "b.eec", "x").mistake
+    assert "file is write-protected" in call("learn", "file", "x").mistake
+    assert sorted(entry.name for entry in Path().iterdir()) == ["file", "x"]
+
+
+@pytest.mark.parametrize("content", [b"", b"a letter", b"\x08" + bytes(99)])
+def test_a_file_that_is_no_learner_is_not_touched(content: bytes, call: Call, write: Write) -> None:
+    write(Path("x/1"), 1, 1)
+    Path("b.eec").write_bytes(content)
+    assert "b.eec is not a whole learner file" in call("learn", "b.eec", "x").mistake
+    assert Path("b.eec").read_bytes() == content
+
+
+def test_a_learner_cut_short_is_not_touched(call: Call, taught: EEC, write: Write) -> None:
+    write(Path("x/1"), 1, 1)
+    whole = Path("b.eec").read_bytes()
+    for content in (whole[:-100], whole[:200], whole[:-1] + b"?"):
+        Path("b.eec").write_bytes(content)
+        assert "b.eec" in call("learn", "b.eec", "x").mistake
+        assert Path("b.eec").read_bytes() == content
+
+
+# Something comes between.
+
+
+def test_ctrl_c_leaves_the_learner_as_it_was(
+    call: Call, taught: EEC, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Path("x/3"), 3, 2)
+    before = Path("b.eec").read_bytes()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Method, "learn", interrupt)
+    answer = call("learn", "b.eec", "x", "--quiet")
+    assert (answer.status, answer.err) == (130, "eec: stopped; b.eec is as it was\n")
+    assert Path("b.eec").read_bytes() == before
+    answer = call("learn", "new/c.eec", "x", *SMALL, "--quiet")
+    assert (answer.status, answer.err) == (130, "eec: stopped; nothing was written\n")
+    assert sorted(entry.name for entry in Path().iterdir()) == ["b.eec", "x"]
+
+
+@pytest.mark.parametrize("brain", ["b.eec", "new.eec"])
+def test_two_commands_at_once_on_one_learner(
+    brain: str, call: Call, taught: EEC, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Path("x/3"), 3, 2)
+    write(Path("y/4"), 4, 2)
+    learn = Method.learn
+
+    def meanwhile(method: Method, *arguments: Any) -> Any:
+        monkeypatch.setattr(Method, "learn", learn)
+        assert call("learn", brain, "y", "--quiet").status == 0
+        return learn(method, *arguments)
+
+    monkeypatch.setattr(Method, "learn", meanwhile)
+    said = call("learn", brain, "x", "--quiet").mistake
+    assert f"{brain} was changed by another command meanwhile" in said
+    assert knows(brain) == ([1, 2, "4"] if brain == "b.eec" else ["4"])
+    assert sorted(entry.name for entry in Path().iterdir()) == sorted({"b.eec", brain, "x", "y"})
+
+
+# A terminal.
+
+
+def test_the_bar_on_a_terminal(
+    command: Callable[..., list[str]], environment: dict[str, str], tmp_path: Path, write: Write
+) -> None:
+    write(tmp_path / "x" / "[red]", 1, 8)
+    write(tmp_path / "x" / "2", 2, 8)
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    running = subprocess.Popen(
+        command(["learn", "b.eec", "x", *SMALL, "--net", "tiny"], first=150, later=1),
+        cwd=tmp_path,
+        env={**environment, "TERM": "xterm-256color"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while chunk := _read(ours):
+            seen += chunk
+        assert running.wait(60) == 0
+    finally:
+        running.kill()
+        os.close(ours)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+    for phase in ("train autoencoder", "train classifier"):
+        assert re.search(rf"{phase} [━╸╺]+ +\d+%", text), phase
+    assert re.search(r"\d+% (\d+\.\d s|\d+ s) left", text)
+    assert "\rread images ━" in text and "\rstore ━" in text
+    assert "[red]" in text and "ask       eec predict b.eec IMAGE" in text
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # how Linux says that the other end is closed
+        return b""

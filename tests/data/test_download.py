@@ -254,10 +254,12 @@ def test_wrong_content_everywhere_leaves_nothing(server: Any, offer: Any, tmp_pa
 
 
 def test_an_answer_without_end_is_cut(server: Any, offer: Any, tmp_path: Path) -> None:
-    server.offer("/a", CONTENT + b"more", length=False)
+    server.offer("/a", CONTENT * 30, length=False)
     offer("/a")
+    seen: list[int] = []
     with pytest.raises(UserError, match="sends more than 300000 bytes"):
-        get_dataset("svhn", tmp_path)
+        get_dataset("svhn", tmp_path, lambda _, done, total: seen.append(done))
+    assert max(seen) <= len(CONTENT)  # no more than that was written
     assert names(tmp_path / "svhn") == ["test_32x32.mat"]
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import random
 import resource
 import tarfile
 import zipfile
@@ -169,6 +170,14 @@ def test_damage_anywhere_ends_in_one_line(
     assert sorted(lengths) == ([] if said else [400, 800])
 
 
+def test_damage_inside_a_member(archive: Path, tmp_path: Path) -> None:
+    noise = random.Random(0).randbytes(100_000)  # does not shrink: most of the file is this member
+    content = bytearray(tar(archive, member("noise", noise), first=True).read_bytes())
+    content[len(content) // 2 :: 1000] = bytes(len(content[len(content) // 2 :: 1000]))
+    archive.write_bytes(content)
+    assert "truncated or damaged" in refused(archive, tmp_path)
+
+
 @contextmanager
 def no_file_larger_than(size: int) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -309,6 +318,24 @@ def test_a_zip_without_the_list(package: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"<html>404</html>", b"PK\x03\x04" + bytes(99)])
 def test_what_is_no_zip(content: bytes, package: Path, tmp_path: Path) -> None:
     package.write_bytes(content)
+    assert "truncated or damaged" in refused(package, tmp_path, "tiny-imagenet-50")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [(8, 99), (8, zipfile.ZIP_BZIP2), (8, zipfile.ZIP_LZMA), (6, 1)],
+    ids=["unknown method", "no bzip2", "no lzma", "encrypted"],
+)
+def test_a_zip_that_cannot_be_read(place: int, value: int, package: Path, tmp_path: Path) -> None:
+    content = bytearray(tiny_zip(package).read_bytes())
+    content[place] = value  # in the header of the list, and the same in the directory
+    content[content.rindex(b"PK\x01\x02") + place + 2] = value
+    package.write_bytes(content)
+    assert "truncated or damaged" in refused(package, tmp_path, "tiny-imagenet-50")
+
+
+def test_a_list_of_other_characters(package: Path, tmp_path: Path) -> None:
+    tiny_zip(package, listing="\u00e9")
     assert "truncated or damaged" in refused(package, tmp_path, "tiny-imagenet-50")
 
 

@@ -304,7 +304,9 @@ def _decode(
     def read(path: Path) -> tuple[bytes, np.ndarray | Undecodable]:
         return _read(path, files.size, channels)
 
+    trusted = stats.at_rest
     for i, (digest, image) in enumerate(map_in_threads(read, files.paths)):
+        trusted = trusted and digest != _UNREADABLE  # a disk that failed may do better next time
         contents.update(files.within(files.paths[i]) + b"\0" + digest)
         if isinstance(image, np.ndarray):
             pixels.add(image)
@@ -325,7 +327,7 @@ def _decode(
     return _Manifest(
         key=files.key(),
         decoder=_DECODER,
-        stats=stats.digest if stats.at_rest else _NO_STATS,
+        stats=stats.digest if trusted else _NO_STATS,
         contents=contents.hexdigest(),
         files=len(files.paths),
         size=files.size,

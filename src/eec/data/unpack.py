@@ -11,10 +11,8 @@ import re
 import secrets
 import shutil
 import stat
-import struct
 import tarfile
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -52,17 +50,6 @@ _SMALL_JPEG = 1 << 16  # 64x64 pixels take 2 to 3 kB
 
 _SLACK = 1 << 26  # what a tar file may hold beside the wanted members
 _CHUNK = 1 << 20
-_DAMAGE = (
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-    gzip.BadGzipFile,
-    struct.error,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def unpack(
@@ -77,14 +64,14 @@ def unpack(
             _lay(staging, folder)
     except UserError as error:
         raise UserError(f"{archive} is refused, it {error}: {again}") from None
-    except _DAMAGE as error:
+    except Exception as error:  # on a damaged archive its readers stumble in whatever way
+        if isinstance(error, OSError) and error.errno is not None:
+            raise UserError(
+                f"{archive} cannot be unpacked into {folder}: {error.strerror}; make room or choose "
+                "another folder with --data-dir"
+            ) from None
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{archive} is truncated or damaged ({reason}): {again}") from None
-    except OSError as error:
-        raise UserError(
-            f"{archive} cannot be unpacked into {folder}: {error.strerror or error}; make room or "
-            "choose another folder with --data-dir"
-        ) from None
 
 
 def _plan(name: str, archive: Path) -> Mapping[str, Wanted]:
@@ -128,7 +115,6 @@ class _Entry:
     """What an archive says of a member."""
 
     name: str
-    size: int
     kind: Literal["file", "folder", "other"]
     open: Callable[[], IO[bytes] | None]
 
@@ -164,7 +150,7 @@ def _tar_entries(archive: Path, most: int) -> Iterator[_Entry]:
                 "file" if plain else "folder" if member.isdir() else "other"
             )
             # The stream stands at this member until the next one is asked for.
-            yield _Entry(member.name, member.size, kind, partial(tar.extractfile, member))
+            yield _Entry(member.name, kind, partial(tar.extractfile, member))
 
 
 def _zip_entries(archive: Path) -> Iterator[_Entry]:
@@ -174,7 +160,7 @@ def _zip_entries(archive: Path) -> Iterator[_Entry]:
             kind: Literal["file", "folder", "other"] = "folder" if info.is_dir() else "file"
             if mode not in (0, stat.S_IFREG, stat.S_IFDIR):
                 kind = "other"
-            yield _Entry(info.filename, info.file_size, kind, partial(package.open, info))
+            yield _Entry(info.filename, kind, partial(package.open, info))
 
 
 def _extract(
@@ -219,9 +205,6 @@ def _refuse_escape(entry: _Entry) -> None:
 
 def _copy(entry: _Entry, wanted: Wanted, file: IO[bytes]) -> None:
     """Write a member, but never more of it than a genuine one has, whatever the archive says."""
-    bomb = UserError(f"holds {entry.name} with more than its {wanted.most:,} bytes")
-    if entry.size > wanted.most:
-        raise bomb
     content = entry.open()
     assert content is not None, "only files are opened"
     written = 0
@@ -229,7 +212,7 @@ def _copy(entry: _Entry, wanted: Wanted, file: IO[bytes]) -> None:
         while chunk := content.read(_CHUNK):
             written += len(chunk)
             if written > wanted.most:
-                raise bomb
+                raise UserError(f"holds {entry.name} with more than its {wanted.most:,} bytes")
             file.write(chunk)
 
 

@@ -47,7 +47,8 @@ def main() -> None:
             every = drawn(
                 max([*sizes, 6742]), int(np.prod([int(n) for n in chosen.code.split("x")]))
             )
-            np.save(file, every), np.save(one_class, every[:6742])
+            np.save(file, every)
+            np.save(one_class, every[:6742])
             origin = "drawn codes"
         else:
             origin = encode(chosen.dataset, chosen.data_dir, chosen.code, file, one_class)
@@ -114,7 +115,7 @@ def measure(file: str, size: int, way: str) -> None:
 
 def integrate_or_link(codes: Codes, way: str) -> None:
     if way.startswith("scipy-"):
-        from scipy.cluster.hierarchy import linkage  # type: ignore[import-untyped]
+        from scipy.cluster.hierarchy import linkage
 
         linkage(codes, way.removeprefix("scipy-"))
     else:

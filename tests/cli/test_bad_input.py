@@ -61,6 +61,11 @@ def test_an_unknown_method(call: Call) -> None:
         (["--code", "16x64x64", *TINY], "code 16x64x64 is not smaller"),
         (["--beside", "nowhere"], "nowhere is not a run folder"),
         (["--beside", "."], "config.json is missing"),
+        (["--class-order", "upwards"], "class order upwards cannot be read"),
+        (["--size", "0"], "size is 0: images need at least 8x8 pixels"),
+        (["--crop", "64"], "crop is 64 but images are grey 32x32"),
+        (["--memory", "5 apples"], "memory is '5 apples'"),
+        (["--returning", "1"], "returning is 1.0"),
     ],
 )
 def test_a_wrong_value(arguments: list[str], words: str, call: Call) -> None:
@@ -72,7 +77,7 @@ def test_a_wrong_value(arguments: list[str], words: str, call: Call) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [["run"], ["walk"], ["run", "digits", "--seed", "x"], ["run", "digits", "--bogus", "1"],
-     ["run", "digits", "--class-order", "upwards"], ["run", "digits", "mnist"], ["--bogus"],
+     ["run", "digits", "mnist"], ["--bogus"],
      ["run", "digits", "--per-class", "1.5"], ["run", "digits", "--keep-head", "maybe"]],
 )  # fmt: skip
 def test_what_cannot_be_parsed(arguments: list[str], call: Call) -> None:

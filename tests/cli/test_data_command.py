@@ -113,6 +113,7 @@ def test_the_size_of_folders_is_that_of_their_files(call: Call, data: Path) -> N
     for place in ("train/n01629819", "train/n01945685", "val/n01629819"):
         (data / "tiny-imagenet-50" / place).mkdir(parents=True)
         (data / "tiny-imagenet-50" / place / "x.JPEG").write_bytes(bytes(100))
+        (data / "tiny-imagenet-50" / place / "broken.JPEG").symlink_to("nowhere")
     found = row(call, data, "tiny-imagenet-50")
     assert found.startswith("tiny-imagenet-50 tiny-imagenet-50 25,000+2,500 300 B ")
 

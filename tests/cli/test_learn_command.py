@@ -88,22 +88,17 @@ def test_days_of_teaching_and_asking(
     command: Callable[..., list[str]], environment: dict[str, str], tmp_path: Path, write: Write
 ) -> None:
     pictures = tmp_path / "pictures"
-    for digit, day, skip in (
-        (0, "monday", 0),
-        (1, "monday", 0),
-        (4, "friday", 0),
-        (0, "friday", 40),
-    ):
-        write(pictures / day / f"a {digit}", digit, 40, skip)
+    for day, digit, skip in (("mon", 0, 0), ("mon", 1, 0), ("fri", 0, 24), ("fri", 4, 0)):
+        write(pictures / day / f"a {digit}", digit, 24, skip)
     for digit in (0, 1, 4):
-        write(pictures / "asked" / f"a {digit}", digit, 20, 80)
+        write(pictures / "asked" / f"a {digit}", digit, 20, 48)
     cache = tmp_path / "cache"
     cache.mkdir()
     variables = {**environment, **ALONE, "XDG_CACHE_HOME": str(cache), "HOME": str(cache)}
 
     def eec(*arguments: str) -> str:
         done = subprocess.run(
-            command(arguments, first=50, later=50),
+            command(arguments, first=40, later=40),
             cwd=tmp_path,
             env=variables,
             capture_output=True,
@@ -112,21 +107,12 @@ def test_days_of_teaching_and_asking(
         assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
         return done.stdout
 
-    first = eec(
-        "learn",
-        "my brain.eec",
-        "pictures/monday",
-        "--size",
-        "16",
-        "--code",
-        "16x4x4",
-        "--net",
-        "tiny",
-    )
-    assert table(first) == {"a 0": "40 new", "a 1": "40 new"}
+    size = ["--size", "16", "--code", "16x4x4", "--net", "tiny"]
+    first = eec("learn", "my brain.eec", "pictures/mon", *size)
+    assert table(first) == {"a 0": "24 new", "a 1": "24 new"}
     assert "known     2 classes: a 0, a 1\n" in first
-    second = eec("learn", "my brain.eec", "pictures/friday")
-    assert table(second) == {"a 0": "40 returning", "a 4": "40 new"}
+    second = eec("learn", "my brain.eec", "pictures/fri")
+    assert table(second) == {"a 0": "24 returning", "a 4": "24 new"}
     assert "known     3 classes: a 0, a 1, a 4\n" in second
     assert second.endswith("ask       eec predict 'my brain.eec' IMAGE\n")
     judged = eec("predict", "my brain.eec", "pictures/asked", "--evaluate")
@@ -381,7 +367,8 @@ def mistakes(call: Call, write: Write) -> Iterator[None]:
         (["loose"], "loose holds images and no sub-folder: name their class with --label NAME"),
         (["loose/1.png"], "loose/1.png is a file, and no folder of class folders: name their"),
         (["whole"], "whole is a whole data set: train and val in it are no classes: give whole/tr"),
-        (["fine", "--label", " "], "--label is empty"),
+        (["fine", "--label", " "], "--label ' ': give the class a name that can be printed"),
+        (["fine", "--label", "a\x1bb"], "--label 'a\\x1bb': give the class a name"),
         (["fine", "--size", "4"], "--size is 4"),
         (["fine", "--seed", "-1"], "--seed is -1"),
         (["fine", "--code", "16x64x64"], "code 16x64x64"),

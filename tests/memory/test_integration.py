@@ -225,7 +225,7 @@ def test_slots_by_hand() -> None:
 
 
 def test_a_stored_pair_stays_a_concept() -> None:
-    some = Points([[0.0], [0.1], [9.0]], [2, 1, 1], [[0.5], [0], [0]])
+    some = Points([[0.0], [0.1], [9.0]], [2, 1, 1], [[0.5], [0.0], [0.0]])
     assert integrate(some, 3).counts.tolist() == [3, 1]
 
 
@@ -273,10 +273,10 @@ def test_too_many_points_for_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("some", "target", "message"),
     [
-        (Points([[1.0]]), 0, "0 slots are too few for a class of 1 episodes: give it at least 1"),
-        (Points(np.eye(9)), 1, "1 slots are too few for a class of 9 episodes: give it at least 2"),
-        (Points([[1.0]], [5]), 1, "1 slots are too few .* of 5 episodes: give it at least 2"),
-        (Points([[1.0]]), -3, "-3 slots are too few"),
+        (Points([[1.0]]), 0, "too few slots for a class: 0 given, at least 1 needed"),
+        (Points(np.eye(9)), 1, "too few slots for a class: 1 given, at least 2 needed"),
+        (Points([[1.0]], [5]), 1, "too few slots for a class: 1 given, at least 2 needed"),
+        (Points([[1.0]]), -3, "too few slots for a class: -3 given, at least 1 needed"),
     ],
 )
 def test_too_few_slots_are_refused(some: Points, target: int, message: str) -> None:

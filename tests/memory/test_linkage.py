@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import linkage as scipy_linkage  # type: ignore[import-untyped]
+from scipy.cluster.hierarchy import linkage as scipy_linkage
 
 from eec.memory import linkage
 from eec.memory.linkage import Merges, group, merges, slots

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -127,16 +127,18 @@ def _size(source: Source, folder: Path) -> str:
     paths = [path for name in source.files if (path := find(source.place(folder), name))]
     if not paths:
         return NOTHING
-    sizes = list(islice(_file_sizes(paths), _COUNTED + 1))
+    sizes = list(islice((size for path in paths for size in _file_sizes(path)), _COUNTED + 1))
     return ("over " if len(sizes) > _COUNTED else "") + human_bytes(sum(sizes))
 
 
-def _file_sizes(paths: list[Path]) -> Iterator[int]:
-    for path in paths:
-        if path.is_file():
+def _file_sizes(path: Path | os.DirEntry[str]) -> Iterator[int]:
+    with suppress(OSError):  # a broken link takes no room
+        if not path.is_dir():
             yield path.stat().st_size
-        for base, _, files in os.walk(path):
-            yield from ((Path(base) / file).stat().st_size for file in files)
+            return
+        with os.scandir(path) as entries:
+            for entry in entries:
+                yield from _file_sizes(entry)
 
 
 def _here(folder: Path) -> list[str]:

@@ -81,15 +81,15 @@ class Learn:
 
         if not self.paths:
             raise UserError("nothing to learn: give a folder, as in eec learn BRAIN PATH")
-        if self.label is not None and not self.label.strip():
-            raise UserError("--label is empty: give the class a name")
+        if self.label is not None and not (self.label.strip() and self.label.isprintable()):
+            raise UserError(f"--label {self.label!a}: give the class a name that can be printed")
         check_paths(self.paths)
-        began = time.monotonic()
-        method = self._go_on(file) if file.exists else self._begin()
+        method = self._go_on() if file.exists else self._begin()
         if self.label is None:
             found, notices = find_labelled(self.paths, "teach")
         else:
             found, notices = {self.label: find_pictures(self.paths)}, []
+        began = time.monotonic()
         with Watch(quiet=self.quiet) as watch:
             task, skipped = self._read(method, found, watch)
             known = list(method.classes)
@@ -118,7 +118,7 @@ class Learn:
             "eec", options, self.seed or 0, choose_runtime(self.device, self.precision)
         )
 
-    def _go_on(self, file: LearnerFile) -> Method:
+    def _go_on(self) -> Method:
         """The learner in the file: what it was made with cannot be chosen again."""
         from eec.cli.pictures import picture_shape
         from eec.methods.archive import load_learner
@@ -164,12 +164,13 @@ class Learn:
         # A code that does not fit such images is told now, not when all of them have been read.
         method.check(Task(torch.zeros(1, channels, size, size, dtype=torch.uint8), [names[0]]))
         reading = read_images(paths, size, channels, strict=self.strict, progress=progress)
-        lost = sorted({*range(len(paths))}.difference(reading.kept))
-        for name in found.keys() - {names[i] for i in reading.kept}:
-            lines = [
-                line for i, line in zip(lost, reading.skipped, strict=True) if names[i] == name
-            ]
-            raise UserError(none_left(f"class {name}: none of its images", lines))
+        whole = set(reading.kept)
+        kept = {names[i] for i in whole}
+        lost = [name for i, name in enumerate(names) if i not in whole]
+        for name in found:
+            if name not in kept:
+                why = [line for line, of in zip(reading.skipped, lost, strict=True) if of == name]
+                raise UserError(none_left(f"class {name}: none of its images", why))
         labels = match_labels(found, method.classes)
         task = Task(reading.images, [labels[names[i]] for i in reading.kept])
         return task, [skipped_notice(reading.skipped)] if reading.skipped else []

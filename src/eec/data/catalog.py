@@ -100,7 +100,7 @@ def load_dataset(
     """The data set of that name, its images squared to `size` pixels (None: as the entry says)."""
     entry, argument = find_dataset(name)
     folder = default_data_dir() if data_dir is None else Path(data_dir)
-    size = size or entry.size
+    size = entry.size if size is None else size
     request = Request(folder, size, argument, seed, strict, progress)
     dataset: Dataset = importlib.import_module(entry.module).load(request)
     # Sets of image files come in the size asked for: this changes the others.

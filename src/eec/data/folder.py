@@ -67,7 +67,7 @@ def load_parts(
         for path in files[label]
     ]
     reading = read_decoded(
-        Files(root, [path for *_, path in given], request.size or SIZE, channels, parts.drawn),
+        Files(root, [path for *_, path in given], SIZE if request.size is None else request.size, channels, parts.drawn),
         request.data_dir,
         strict=request.strict,
         progress=request.progress,

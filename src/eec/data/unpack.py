@@ -67,8 +67,8 @@ def unpack(
     except Exception as error:  # on a damaged archive its readers stumble in whatever way
         if isinstance(error, OSError) and error.errno is not None:
             raise UserError(
-                f"{archive} cannot be unpacked into {folder}: {error.strerror}; make room or choose "
-                "another folder with --data-dir"
+                f"{archive} cannot be unpacked into {folder}: {error.strerror}; make room or "
+                "choose another folder with --data-dir"
             ) from None
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{archive} is truncated or damaged ({reason}): {again}") from None
@@ -140,17 +140,19 @@ class _Bounded(io.RawIOBase):
 
 
 def _tar_entries(archive: Path, most: int) -> Iterator[_Entry]:
-    with (
-        gzip.open(archive) as stream,
-        tarfile.open(fileobj=_Bounded(stream, most), mode="r|") as tar,
-    ):
-        for member in tar:
-            plain = member.isreg() and not member.issparse()
-            kind: Literal["file", "folder", "other"] = (
-                "file" if plain else "folder" if member.isdir() else "other"
-            )
-            # The stream stands at this member until the next one is asked for.
-            yield _Entry(member.name, kind, partial(tar.extractfile, member))
+    with gzip.open(archive) as stream:
+        bounded = _Bounded(stream, most)
+        with tarfile.open(fileobj=bounded, mode="r|") as tar:
+            for member in tar:
+                plain = member.isreg() and not member.issparse()
+                kind: Literal["file", "folder", "other"] = (
+                    "file" if plain else "folder" if member.isdir() else "other"
+                )
+                # The stream stands at this member until the next one is asked for.
+                yield _Entry(member.name, kind, partial(tar.extractfile, member))
+        # tarfile may stop where it does not understand: only at its end gzip tells of damage.
+        while bounded.read(_CHUNK):
+            pass
 
 
 def _zip_entries(archive: Path) -> Iterator[_Entry]:

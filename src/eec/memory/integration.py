@@ -94,8 +94,7 @@ def choose_groups(
     smallest = min(points.slots, 2)
     if target_slots < smallest:
         raise UserError(
-            f"{target_slots} slots are too few for a class of {int(points.counts.sum())} episodes: "
-            f"give it at least {smallest}"
+            f"too few slots for a class: {target_slots} given, at least {smallest} needed"
         )
     if points.slots <= target_slots:
         return np.arange(len(points))

@@ -4,7 +4,11 @@
 concept stands for many episodes. scipy's linkage knows no weights. `kmeans` looks for centres.
 A group costs one slot if it is a single episode, two otherwise (a centroid and a variance).
 
-Nothing here depends on the order of points of different content if they come sorted by content.
+Points must come sorted by content: ties fall to those that come first.
+
+Memory is bounded. Up to MOST_POINTS, all distances are held at once; beyond, the class is cut into
+parts along its longest directions, and groups may reach over the borders of parts only when half of
+MOST_POINTS are left. k-means holds distances to centres only, block by block.
 """
 
 from __future__ import annotations
@@ -18,11 +22,12 @@ Floats = NDArray[np.floating]
 Integers = NDArray[np.int64]
 
 LINKAGES = ("ward", "centroid", "kmeans")
-# The distances of so many points, four bytes each, are held at once: 1 GiB. More points are merged
-# in parts first, until half as many groups are left (see `_merge_in_parts`).
+# The distances of so many points, four bytes each, take 1 GiB.
 MOST_POINTS = 16_384
 # Points whose distances to all others are computed in one go, in double precision.
 BLOCK = 256
+# k-means holds the distances of points to centres in blocks of so many, whatever their number.
+LLOYD_BLOCK = 1 << 24
 LLOYD_ROUNDS = 100
 KMEANS_FITS = 6
 
@@ -242,7 +247,7 @@ def _ward_row(
 
     `to_a` and `to_b` are what it would be with either alone, `between` what it is for the two.
     """
-    row = (weights + weights[a]) * to_a + (weights + weights[b]) * to_b - weights * between
+    row: Floats = (weights + weights[a]) * to_a + (weights + weights[b]) * to_b - weights * between
     row /= weights + (weights[a] + weights[b])
     return row.clip(min=0).astype(np.float32)
 
@@ -252,7 +257,9 @@ def _centroid_row(
 ) -> Floats:
     """The squared distance of each group's mean to the mean of the union of `a` and `b`."""
     share = weights[a] / (weights[a] + weights[b])
-    row = share * to_a.astype(np.float64) + (1 - share) * to_b - share * (1 - share) * between
+    row: Floats = (
+        share * to_a.astype(np.float64) + (1 - share) * to_b - share * (1 - share) * between
+    )
     return row.clip(min=0).astype(np.float32)
 
 
@@ -307,22 +314,21 @@ def _spread_centres(points: Floats, weights: Integers, k: int, seed: int) -> Int
         chances = np.cumsum(weights * np.maximum(far, 0, dtype=np.float64))
         if chances[-1] <= 0:  # what is left cannot be told apart in single precision
             break
-        chosen.append(int(np.searchsorted(chances, rng.random() * chances[-1], "right")))
+        drawn = np.searchsorted(chances, rng.random() * chances[-1], "right")
+        last = np.searchsorted(chances, chances[-1])  # that has a chance: rounding may pass it
+        chosen.append(int(min(drawn, last)))
     return np.array(chosen)
 
 
 def _lloyd(points: Floats, weights: Integers, centres: Integers) -> Integers:
     """The nearest centre of each point, when centres have moved to the mean of theirs."""
     where = points[centres]
+    step = max(1, LLOYD_BLOCK // len(where))
+    blocks = [points[start : start + step] for start in range(0, len(points), step)]
     before: Integers | None = None
     for _ in range(LLOYD_ROUNDS):
         half = np.square(where).sum(1) / 2
-        nearest = np.concatenate(
-            [
-                (half - points[start : start + BLOCK] @ where.T).argmin(1)
-                for start in range(0, len(points), BLOCK)
-            ]
-        )
+        nearest = np.concatenate([(half - block @ where.T).argmin(1) for block in blocks])
         if before is not None and np.array_equal(nearest, before):
             break
         before = nearest

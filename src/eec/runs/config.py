@@ -34,4 +34,6 @@ class RunConfig:
     @property
     def increments(self) -> int | tuple[int, ...]:
         """Classes an increment, as asked or as the paper has them for this data set."""
-        return self.classes_per_increment or find_dataset(self.dataset)[0].classes_per_increment
+        if self.classes_per_increment is not None:
+            return self.classes_per_increment
+        return find_dataset(self.dataset)[0].classes_per_increment

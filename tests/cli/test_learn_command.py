@@ -7,7 +7,7 @@ import re
 import struct
 import subprocess
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fcntl import ioctl
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from eec import EEC
 from eec.data.dataset import Dataset
 from eec.data.stream import Task
 from eec.methods.archive import load_learner, save_learner
-from eec.methods.contract import Method
 from eec.methods.options import EECOptions
 from eec.methods.registry import choose_options, make_method
 from eec.training.runtime import Runtime
@@ -168,6 +167,18 @@ def test_the_same_name_in_two_folders_is_one_class(
     write(Path("y/one"), 1, 3, skip=3)
     answer = call("learn", "b.eec", "x", "y", "x/../x", *SMALL, "--quiet")
     assert table(answer.out) == {"one": "6 new", "two": "3 new"}
+
+
+def test_the_same_pictures_make_the_same_learner(
+    call: Call, short_recipe: object, write: Write
+) -> None:
+    write(Path("x/one"), 1, 3)
+    write(Path("x/two"), 2, 3)
+    for brain in ("a.eec", "b.eec"):
+        assert call("learn", brain, "x", *SMALL).status == 0
+    assert Path("a.eec").read_bytes() == Path("b.eec").read_bytes()
+    assert call("learn", "c.eec", "x", *SMALL, "--seed", "1").status == 0
+    assert Path("c.eec").read_bytes() != Path("b.eec").read_bytes()
 
 
 def test_one_image_is_enough_to_begin_with(call: Call, short_recipe: object, write: Write) -> None:
@@ -335,133 +346,6 @@ def test_a_class_of_which_nothing_can_be_decoded(call: Call, spoilt: Path) -> No
     said = call("learn", "b.eec", "x", *SMALL, "--quiet").mistake
     assert "class 2: none of its images can be decoded: x/2/0.webp (" in said
     assert not Path("b.eec").exists()
-
-
-# Mistakes.
-
-
-@pytest.fixture
-def mistakes(call: Call, write: Write) -> Iterator[None]:
-    """Folders with something wrong about them; no learner comes of it."""
-    write(Path("loose"), 1, 2)
-    write(Path("whole/train/1"), 1, 1)
-    write(Path("whole/val/1"), 1, 1)
-    write(Path("fine/1"), 1, 1)
-    write(Path("hollow/1"), 1, 1)
-    Path("hollow/2").mkdir()
-    Path("empty").mkdir()
-    yield
-    assert not list(Path().glob("*.eec"))
-
-
-@pytest.mark.usefixtures("mistakes")
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "nothing to learn: give a folder"),
-        (["nowhere"], "nowhere: No such file or directory"),
-        (["fine", "nowhere"], "nowhere: No such file or directory"),
-        (["empty"], "empty is empty: give a folder with a sub-folder"),
-        (["empty", "--label", "x"], "the class folder empty has no"),
-        (["hollow"], "the class folder hollow/2 has no"),
-        (["loose"], "loose holds images and no sub-folder: name their class with --label NAME"),
-        (["loose/1.png"], "loose/1.png is a file, and no folder of class folders: name their"),
-        (["whole"], "whole is a whole data set: train and val in it are no classes: give whole/tr"),
-        (["fine", "--label", " "], "--label ' ': give the class a name that can be printed"),
-        (["fine", "--label", "a\x1bb"], "--label 'a\\x1bb': give the class a name"),
-        (["fine", "--size", "4"], "--size is 4"),
-        (["fine", "--seed", "-1"], "--seed is -1"),
-        (["fine", "--code", "16x64x64"], "code 16x64x64"),
-        (["fine", "--code", "many"], "code 'many'"),
-        (["fine", "--memory", "much"], "memory is 'much'"),
-    ],
-)
-def test_what_cannot_be_learned(arguments: list[str], words: str, call: Call) -> None:
-    assert words in call("learn", "b.eec", *arguments, "--quiet").mistake
-
-
-def test_a_folder_without_rights(call: Call, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(Path("x/1"), 1, 1)
-    look = os.scandir
-
-    def closed(folder: Any) -> Any:
-        if Path(folder).name == "1":
-            raise PermissionError(13, "Permission denied", str(folder))
-        return look(folder)
-
-    monkeypatch.setattr(os, "scandir", closed)
-    assert "x/1 cannot be listed (Permission denied)" in call("learn", "b.eec", "x").mistake
-
-
-def test_a_place_that_cannot_be_written_is_told_before_the_work(
-    call: Call, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(Path("x/1"), 1, 1)
-    Path("file").write_text("kept")
-    assert "x is a folder: name the learner file first" in call("learn", "x", "b.eec").mistake
-    assert "file is no folder that you can write to" in call("learn", "file/b.eec", "x").mistake
-    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
-    assert "is no folder that you can write to" in call("learn", "b.eec", "x").mistake
-    assert "file is write-protected" in call("learn", "file", "x").mistake
-    assert sorted(entry.name for entry in Path().iterdir()) == ["file", "x"]
-
-
-@pytest.mark.parametrize("content", [b"", b"a letter", b"\x08" + bytes(99)])
-def test_a_file_that_is_no_learner_is_not_touched(content: bytes, call: Call, write: Write) -> None:
-    write(Path("x/1"), 1, 1)
-    Path("b.eec").write_bytes(content)
-    assert "b.eec is not a whole learner file" in call("learn", "b.eec", "x").mistake
-    assert Path("b.eec").read_bytes() == content
-
-
-def test_a_learner_cut_short_is_not_touched(call: Call, taught: EEC, write: Write) -> None:
-    write(Path("x/1"), 1, 1)
-    whole = Path("b.eec").read_bytes()
-    for content in (whole[:-100], whole[:200], whole[:-1] + b"?"):
-        Path("b.eec").write_bytes(content)
-        assert "b.eec" in call("learn", "b.eec", "x").mistake
-        assert Path("b.eec").read_bytes() == content
-
-
-# Something comes between.
-
-
-def test_ctrl_c_leaves_the_learner_as_it_was(
-    call: Call, taught: EEC, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(Path("x/3"), 3, 2)
-    before = Path("b.eec").read_bytes()
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Method, "learn", interrupt)
-    answer = call("learn", "b.eec", "x", "--quiet")
-    assert (answer.status, answer.err) == (130, "eec: stopped; b.eec is as it was\n")
-    assert Path("b.eec").read_bytes() == before
-    answer = call("learn", "new/c.eec", "x", *SMALL, "--quiet")
-    assert (answer.status, answer.err) == (130, "eec: stopped; nothing was written\n")
-    assert sorted(entry.name for entry in Path().iterdir()) == ["b.eec", "x"]
-
-
-@pytest.mark.parametrize("brain", ["b.eec", "new.eec"])
-def test_two_commands_at_once_on_one_learner(
-    brain: str, call: Call, taught: EEC, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(Path("x/3"), 3, 2)
-    write(Path("y/4"), 4, 2)
-    learn = Method.learn
-
-    def meanwhile(method: Method, *arguments: Any) -> Any:
-        monkeypatch.setattr(Method, "learn", learn)
-        assert call("learn", brain, "y", "--quiet").status == 0
-        return learn(method, *arguments)
-
-    monkeypatch.setattr(Method, "learn", meanwhile)
-    said = call("learn", brain, "x", "--quiet").mistake
-    assert f"{brain} was changed by another command meanwhile" in said
-    assert knows(brain) == ([1, 2, "4"] if brain == "b.eec" else ["4"])
-    assert sorted(entry.name for entry in Path().iterdir()) == sorted({"b.eec", brain, "x", "y"})
 
 
 # A terminal.

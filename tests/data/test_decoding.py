@@ -198,6 +198,13 @@ def test_modes(file: io.BytesIO, colour: tuple[int, int, int]) -> None:
     assert np.abs(grey - luma).max() <= 1.5
 
 
+def test_16_bits_are_rounded_to_8_and_not_cut_off() -> None:
+    every = np.arange(65536, dtype=np.uint16).reshape(256, 256)
+    for kind in ("PNG", "TIFF"):
+        read = read_image(encoded(every, kind), 256, 1)[0]
+        assert np.array_equal(read, np.rint(every / 257))
+
+
 SHOWN = {
     1: lambda stored: stored,
     2: np.fliplr,

@@ -248,6 +248,7 @@ def test_folders_that_are_no_data_set(root: Path, write: Write) -> None:
     write("cat", 2)
     assert read(root).classes == ("cat", "train")
     assert refusal(seed=-1) == "seed is -1: use a whole number, 0 or more"
+    assert refusal(data_dir=root).startswith(f"{root} is the data folder too, where decoded")
     write("dog", 1)
     assert refusal() == (
         f"class 'dog' has a single image, {root}/dog/0.png, which cannot be in the training and "

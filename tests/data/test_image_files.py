@@ -192,13 +192,13 @@ def test_pillow_is_silenced_and_the_filters_are_put_back(tmp_path: Path) -> None
     for path in paths:
         path.write_bytes(bomb(9_460))  # Pillow warns of each
     Image.fromarray(NOISE).save(paths[0])
-    before = list(warnings.filters)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
+        before = list(warnings.filters)
         assert len(read_images(paths, 16, 3).skipped) == 39
+        assert warnings.filters == before
         warnings.warn("heard", stacklevel=1)
     assert [str(warning.message) for warning in heard] == ["heard"]
-    assert warnings.filters == before
 
 
 # Many files

@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -69,6 +69,7 @@ def as_set(some: Points) -> list[tuple[float, ...]]:
 # Laws
 
 
+@settings(deadline=None)
 @given(tasks(), Linkage, st.booleans())
 def test_count_mean_and_scatter_never_change(
     task: tuple[Points, int], linkage: str, literal: bool
@@ -77,6 +78,7 @@ def test_count_mean_and_scatter_never_change(
     assert_same_totals(some, integrate(some, target, linkage, literal=literal))
 
 
+@settings(deadline=None)
 @given(tasks(), Linkage, st.booleans())
 def test_slots_are_never_above_the_target(
     task: tuple[Points, int], linkage: str, literal: bool
@@ -85,6 +87,7 @@ def test_slots_are_never_above_the_target(
     assert integrate(some, target, linkage, literal=literal).slots <= target
 
 
+@settings(deadline=None)
 @given(tasks(), Linkage, st.booleans())
 def test_what_is_not_merged_is_not_changed(
     task: tuple[Points, int], linkage: str, literal: bool
@@ -102,6 +105,7 @@ def test_what_is_not_merged_is_not_changed(
             assert result.counts[place] == some.counts[members].sum()
 
 
+@settings(deadline=None)
 @given(tasks(), Linkage)
 def test_places_follow_the_first_to_come(task: tuple[Points, int], linkage: str) -> None:
     some, target = task
@@ -110,6 +114,7 @@ def test_places_follow_the_first_to_come(task: tuple[Points, int], linkage: str)
     assert len(integrate(some, target, linkage)) == groups.max() + 1
 
 
+@settings(deadline=None)
 @given(tasks(), Linkage, st.data())
 def test_a_second_integration_keeps_the_totals(
     task: tuple[Points, int], linkage: str, data: st.DataObject
@@ -122,6 +127,7 @@ def test_a_second_integration_keeps_the_totals(
     assert_same_totals(some, twice)
 
 
+@settings(deadline=None)
 @given(tasks(), Linkage, st.booleans(), st.randoms(use_true_random=False))
 def test_the_order_of_points_does_not_matter(
     task: tuple[Points, int], linkage: str, literal: bool, random: Random
@@ -134,6 +140,7 @@ def test_the_order_of_points_does_not_matter(
     assert as_set(results[0]) == as_set(results[1])
 
 
+@settings(deadline=None)
 @given(tasks(), Linkage)
 def test_no_episode_is_lost_for_nothing(task: tuple[Points, int], linkage: str) -> None:
     """A concept of two is never made of episodes; the literal mode makes it, at the same cost."""
@@ -185,6 +192,7 @@ def test_it_is_the_published_algorithm(linkage: str, weighted: bool, target: int
     np.testing.assert_allclose(found, sorted(wanted), rtol=1e-9)
 
 
+@settings(deadline=None)
 @given(points(), st.randoms(use_true_random=False))
 def test_groups_are_merged_as_if_one_after_another(some: Points, random: Random) -> None:
     whole = merged(some, np.zeros(len(some), np.int64))

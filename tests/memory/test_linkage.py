@@ -116,6 +116,18 @@ def test_too_many_points_are_merged_in_parts(name: str, small_table: Callable[[i
     assert parts_of(whole, 1000) == parts_of(in_parts, 1000) == wanted
 
 
+@pytest.mark.parametrize("name", ["ward", "centroid"])
+def test_the_parts_take_turns_by_height(name: str, small_table: Callable[[int], None]) -> None:
+    """Two far clouds, one wider: in parts, the same merges in the same order."""
+    clouds = [normal(100, 10, seed=1), 1e3 + 1.2 * normal(100, 10, seed=2)]
+    means = np.concatenate(clouds)
+    whole = merges(means, ones(200), 120, name)
+    small_table(150)
+    in_parts = merges(means, ones(200), 120, name)
+    assert in_parts.first.tolist() == whole.first.tolist()
+    assert in_parts.second.tolist() == whole.second.tolist()
+
+
 @pytest.mark.parametrize("target", [2, 3, 50, 300, 900])
 @pytest.mark.parametrize("name", ["ward", "centroid"])
 def test_parts_lose_little(name: str, target: int, small_table: Callable[[int], None]) -> None:

@@ -154,11 +154,11 @@ def _stats(files: Files) -> _Stats:
         try:
             s = path.stat()
         except OSError:
-            facts = ""
+            facts = "none"
         else:
-            facts = f"\0{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}\n"
+            facts = f"{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}"
             newest = max(newest, s.st_ctime_ns)
-        digest.update(files.within(path) + facts.encode())
+        digest.update(files.within(path) + f"\0{facts}\0".encode())
     return _Stats(digest.hexdigest(), newest < time.time_ns() - _AT_REST)
 
 

@@ -47,6 +47,11 @@ def load(request: Request) -> Dataset:
         root = Path(request.argument).expanduser()
     except RuntimeError:  # ~name, where nobody has that name
         raise UserError(f"{request.argument} does not exist: correct the path") from None
+    if request.data_dir.resolve() == root.resolve():
+        raise UserError(
+            f"{root} is the data folder too, where decoded images would lie among its classes: "
+            "name another with --data-dir"
+        )
     parts = _find_parts(root, request.seed)
     if len(parts.train) == 1:
         raise UserError(
@@ -66,8 +71,9 @@ def load_parts(
         for label in parts.train
         for path in files[label]
     ]
+    size = SIZE if request.size is None else request.size
     reading = read_decoded(
-        Files(root, [path for *_, path in given], SIZE if request.size is None else request.size, channels, parts.drawn),
+        Files(root, [path for *_, path in given], size, channels, parts.drawn),
         request.data_dir,
         strict=request.strict,
         progress=request.progress,

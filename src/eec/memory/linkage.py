@@ -157,10 +157,11 @@ def _merge_closest(points: Floats, counts: Integers, target: int, linkage: str) 
 
 
 class _Table:
-    """All distances between groups, and for each group its nearest one.
+    """All distances between groups, and for each group the nearest of those that it has met.
 
-    When the nearest is merged away, the distance to it stays as a lower bound (no other is closer),
-    and the row is searched again only if that bound is the smallest of all.
+    A new group meets all others, so of any two the younger has met the older: the closest two are
+    never missed. When the nearest is merged away, the distance to it stays as a lower bound, and
+    the row is searched again only if that bound is the smallest of all.
     """
 
     def __init__(self, points: Floats, counts: Integers, linkage: str) -> None:
@@ -200,9 +201,6 @@ class _Table:
         row[a] = np.inf
         self.distances[a] = self.distances[:, a] = row
         self.known[(self.nearest == a) | (self.nearest == b)] = False
-        # Unions are closer to some than any of their parts were, in centroid linkage.
-        closer = np.flatnonzero(row < self.bound)
-        self.nearest[closer], self.bound[closer], self.known[closer] = a, row[closer], True
         self._search(a, row)
         self.bound[b] = np.inf
         self.weights[a] += self.weights[b]

@@ -77,7 +77,7 @@ DATASETS: dict[str, Entry] = {
 
 
 def find_dataset(name: str) -> tuple[Entry, str]:
-    """The entry that a name such as `cifar10` or `folder:PATH` means, and what follows the colon."""
+    """The entry that `cifar10` or `folder:PATH` means, and what follows the colon."""
     stem, colon, argument = name.partition(":")
     entry = DATASETS.get(stem)
     if entry is None:

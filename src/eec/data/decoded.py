@@ -125,8 +125,12 @@ def read_decoded(
     check_extent(files.size, files.channels or 3)
     cache = data_dir / FOLDER / files.cache_name()
     _remove_abandoned(cache.parent)
-    stats = _stats(files)
-    found = _from_cache(cache, files, stats)
+    with ThreadPoolExecutor(1) as pool:  # both mostly wait for the system, and so do not wait twice
+        looking = pool.submit(_stats, files)
+        found = _open_whole(cache, files)
+        stats = looking.result()
+    if found is not None and not _is_of(files, stats, found[1], cache):
+        found = None
     images, manifest = found or _build(cache, files, stats, strict, progress)
     if strict and manifest.skipped:
         raise Undecodable(files.paths[manifest.skipped[0]], manifest.reasons[0])
@@ -181,23 +185,29 @@ def _digest_of(file: BinaryIO) -> bytes:
     return hashlib.file_digest(file, "sha256").digest()  # type: ignore[arg-type]
 
 
-def _from_cache(cache: Path, files: Files, stats: _Stats) -> tuple[Tensor, _Manifest] | None:
-    """None unless the cache is whole and made of these files."""
+def _open_whole(cache: Path, files: Files) -> tuple[Tensor, _Manifest] | None:
+    """None unless the cache is what was written for such files."""
     try:
         with cache.open("rb") as file:
             manifest = _read_manifest(file)
             if manifest is None or (manifest.key, manifest.decoder) != (files.key(), _DECODER):
                 return None
-            if stats.digest != manifest.stats and _contents(files) != manifest.contents:
-                return None
             if not _pixels_are_whole(file, manifest):
                 return None
-            images = _map(file, manifest)
+            return _map(file, manifest), manifest
     except OSError:  # not there, or not for us to read
         return None
-    if stats.digest != manifest.stats and stats.at_rest:
+
+
+def _is_of(files: Files, stats: _Stats, manifest: _Manifest, cache: Path) -> bool:
+    """Whether the cache was made of the files as they are now."""
+    if stats.digest == manifest.stats:
+        return True
+    if _contents(files) != manifest.contents:
+        return False
+    if stats.at_rest:
         _refresh(cache, manifest, stats)
-    return images, manifest
+    return True
 
 
 def _read_manifest(file: BinaryIO) -> _Manifest | None:

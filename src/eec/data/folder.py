@@ -65,23 +65,25 @@ def load_parts(
     name: str, root: Path, parts: Parts, request: Request, channels: int | None = None
 ) -> Dataset:
     """The data set of these files below `root`, as a map of their decoded cache."""
-    given = [
-        (part, label, path)
-        for part, files in (("training", parts.train), ("test", parts.test))
-        for label in parts.train
-        for path in files[label]
-    ]
+    labels: list[Label] = []
+    paths: list[Path] = []
+    for part in (parts.train, parts.test):
+        for label in parts.train:
+            labels += [label] * len(part[label])
+            paths += part[label]
     size = SIZE if request.size is None else request.size
     reading = read_decoded(
-        Files(root, [path for *_, path in given], size, channels, parts.drawn),
+        Files(root, paths, size, channels, parts.drawn),
         request.data_dir,
         strict=request.strict,
         progress=request.progress,
     )
-    _refuse_lost([(part, label) for part, label, _ in given], reading)
-    labels: list[Label] = [given[i][1] for i in reading.kept]
+    training = sum(map(len, parts.train.values()))
+    if reading.skipped:
+        _refuse_lost(labels, training, reading)
+    labels = [labels[i] for i in reading.kept]
     # Training images come first: both parts are stretches of the map, and nothing is copied.
-    count = bisect_left(reading.kept, sum(map(len, parts.train.values())))
+    count = bisect_left(reading.kept, training)
     skipped = (skipped_notice(reading.skipped),) if reading.skipped else ()
     return Dataset(
         name=name,
@@ -156,13 +158,14 @@ def _split(classes: ByClass, seed: int) -> Parts:
     return Parts(train, test, drawn=f"split by seed {seed}")
 
 
-def _refuse_lost(given: list[tuple[str, str]], reading: Reading) -> None:
+def _refuse_lost(labels: list[Label], training: int, reading: Reading) -> None:
     """A class with no image left is an error, and not a notice."""
-    left = {given[i] for i in reading.kept}
-    lost = next((place for place in given if place not in left), None)
+    places = [("training" if i < training else "test", label) for i, label in enumerate(labels)]
+    left = {places[i] for i in reading.kept}
+    lost = next((place for place in places if place not in left), None)
     if lost is not None:
         kept = set(reading.kept)
-        skipped = [place for i, place in enumerate(given) if i not in kept]
+        skipped = [place for i, place in enumerate(places) if i not in kept]
         lines = [
             line for place, line in zip(skipped, reading.skipped, strict=True) if place == lost
         ]

@@ -12,8 +12,8 @@ from eec.errors import UserError
 from eec.methods.archive import load_learner, save_learner
 from eec.methods.contract import Method
 from eec.methods.eec import EECMethod
-from eec.training.loop import Progress, quiet
 from eec.methods.registry import choose_options, make_method
+from eec.training.loop import Progress, quiet
 from eec.training.recipes import Recipe
 from eec.training.runtime import Runtime
 

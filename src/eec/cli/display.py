@@ -10,6 +10,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
 from eec.data.stream import Increment, Stream
+from eec.methods.contract import size_words
+from eec.nets.classifiers import shape_of
 from eec.report.words import (
     human_bytes,
     human_seconds,
@@ -18,8 +20,6 @@ from eec.report.words import (
     short_label,
     total,
 )
-from eec.methods.contract import size_words
-from eec.nets.classifiers import shape_of
 from eec.training.loop import Progress as OnStep
 from eec.training.loop import quiet as ignore
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from eec.errors import UserError
 
-
 PIXELS = 64 * 64
 FEWEST = 4  # images in a batch
 

@@ -19,13 +19,17 @@ from eec.methods.archive import load_learner, save_learner
 from eec.methods.contract import Method
 from eec.methods.options import (
     CodecKind,
+    CodeType,
     ContentScale,
     EECOptions,
+    Linkage,
     Net,
     NewImages,
     Output,
+    OverBudget,
     RecipeName,
     See,
+    Share,
 )
 from eec.methods.registry import make_method
 from eec.training.runtime import choose_runtime
@@ -63,6 +67,10 @@ class EEC(ClassifierMixin, BaseEstimator):
         content_scale: ContentScale = "normalised",
         decay: bool = True,
         memory: str = "unlimited",
+        over_budget: OverBudget = "medoids",
+        linkage: Linkage = "ward",
+        share: Share = "balanced",
+        code_type: CodeType = "uint8",
         seed: int = 0,
         device: str = "auto",
         precision: str = "auto",
@@ -81,6 +89,10 @@ class EEC(ClassifierMixin, BaseEstimator):
         self.content_scale = content_scale
         self.decay = decay
         self.memory = memory
+        self.over_budget = over_budget
+        self.linkage = linkage
+        self.share = share
+        self.code_type = code_type
         self.seed = seed
         self.device = device
         self.precision = precision

@@ -13,11 +13,12 @@ from eec.methods.registry import METHODS
 
 # A change here is a change for everybody who has a script: say it in CHANGELOG.md.
 OPTIONS = [
-    "--beside", "--class-order", "--classes-per-increment", "--code", "--codec", "--content",
-    "--content-scale", "--crop", "--data-dir", "--decay", "--device", "--help", "--keep-head",
-    "--memory", "--method", "--net", "--new-images", "--out", "--output", "--overwrite",
-    "--per-class", "--precision", "--quiet", "--recipe", "--returning", "--see", "--seed", "--size",
-    "--strict", "--validation",
+    "--beside", "--class-order", "--classes-per-increment", "--code", "--code-type", "--codec",
+    "--content", "--content-scale", "--crop", "--data-dir", "--decay", "--device", "--help",
+    "--keep-head", "--linkage", "--memory", "--method", "--net", "--new-images", "--out",
+    "--output", "--over-budget", "--overwrite", "--per-class", "--precision", "--quiet",
+    "--recipe", "--returning", "--see", "--seed", "--share", "--size", "--strict",
+    "--validation",
 ]  # fmt: skip
 
 ASK = """

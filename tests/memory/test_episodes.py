@@ -1,11 +1,14 @@
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from eec.memory.codec import Codec, CodecOptions, new_autoencoder
-from eec.memory.episodes import Episodes, Memory
+from eec.memory.codes import CODE_TYPES, Packing
+from eec.memory.episodes import Kept, Memory
+from eec.memory.integration import Points, integrate
 from eec.training.runtime import Runtime, seeded
 
 OPTIONS = CodecOptions("16x8x8", "tanh", 0.0, "raw")
@@ -21,16 +24,16 @@ def codecs(cpu: Runtime) -> dict[int, Codec]:
     return {task: make_codec(cpu, task) for task in (1, 2, 3)}
 
 
-@pytest.fixture(scope="module")
-def episodes(codecs: dict[int, Codec], digit_images: Callable[..., Tensor]) -> list[Episodes]:
+@pytest.fixture
+def memory(codecs: dict[int, Codec], digit_images: Callable[..., Tensor]) -> Memory:
     """Two tasks: of nine 0s and two 1s, mingled; of five 2s."""
+    memory = Memory(codecs=codecs)
     first = torch.cat([digit_images(0, 9), digit_images(1, 2)])
     targets = torch.tensor([0] * 9 + [1] * 2)
     mingled = torch.randperm(11, generator=torch.Generator().manual_seed(0))
-    return [
-        Episodes(1, codecs[1].encode(first[mingled]), targets[mingled]),
-        Episodes(2, codecs[2].encode(digit_images(2, 5)), torch.full((5,), 2)),
-    ]
+    memory.store(1, codecs[1].encode(first[mingled]), targets[mingled], "float32")
+    memory.store(2, codecs[2].encode(digit_images(2, 5)), torch.full((5,), 2), "float32")
+    return memory
 
 
 def test_each_task_has_its_codec(codecs: dict[int, Codec]) -> None:
@@ -48,48 +51,97 @@ def test_a_task_never_gets_a_codec_that_is_younger(codecs: dict[int, Codec]) -> 
     assert memory.codec_of(2) is codecs[1] and memory.codec_of(4) is codecs[3]
 
 
-def test_rehearsal_decodes_every_episode_with_the_codec_of_its_task(
-    codecs: dict[int, Codec], episodes: list[Episodes]
+def test_every_class_of_a_task_is_kept_apart(memory: Memory) -> None:
+    assert [(part.task, part.target, len(part.codes)) for part in memory.kept] == [
+        (1, 0, 9), (1, 1, 2), (2, 2, 5)
+    ]  # fmt: skip
+    assert memory.slots() == {0: 9, 1: 2, 2: 5}
+    assert all((part.counts == 1).all() for part in memory.kept)
+
+
+def test_episodes_are_decoded_by_the_codec_of_their_task(
+    codecs: dict[int, Codec], memory: Memory
 ) -> None:
-    rehearsal = Memory(episodes, codecs).rehearse()
-    assert [part.task for part in rehearsal] == [1, 2]
-    for part, kept in zip(rehearsal, episodes, strict=True):
-        assert torch.equal(part.images, codecs[kept.task].decode(kept.codes))
-        assert torch.equal(part.targets, kept.targets)
-    wrong = codecs[1].decode(episodes[1].codes)
-    assert not torch.equal(rehearsal[1].images, wrong)  # the old mistake: one decoder for all
-
-
-def test_an_empty_memory_rehearses_nothing() -> None:
-    assert Memory().rehearse() == []
+    for part in memory.kept:
+        images = memory.reconstruct(part)
+        assert torch.equal(images, codecs[part.task].decode(part.codes))
+        # The old mistake: one decoder for all.
+        assert not torch.equal(images, codecs[3].decode(part.codes))
 
 
 @pytest.mark.parametrize("most", [1, 2, 4, 8, 9, 100])
-def test_rehearsal_of_at_most_some_of_each_class_and_task(
-    codecs: dict[int, Codec], episodes: list[Episodes], most: int
-) -> None:
-    full = Memory(episodes, codecs).rehearse()
-    some = Memory(episodes, codecs).rehearse(most)
-    for whole, part in zip(full, some, strict=True):
-        for label in whole.targets.unique():
-            all_images = whole.images[whole.targets == label]
-            images = part.images[part.targets == label]
-            places = [_place(image, all_images) for image in images]
-            assert len(images) == min(most, len(all_images))
-            assert places == sorted(set(places))
-            if most > 1:
-                assert places[0] == 0 and places[-1] == len(all_images) - 1
-        assert len(part.images) == len(part.targets)
+def test_a_glimpse_is_spread_over_all_there_is(memory: Memory, most: int) -> None:
+    part = memory.kept[0]
+    whole = memory.reconstruct(part)
+    places = [
+        next(i for i, other in enumerate(whole) if torch.equal(image, other))
+        for image in memory.glimpse(part, most)
+    ]
+    assert len(places) == min(most, 9) and places == sorted(set(places))
+    if most > 1:
+        assert places[0] == 0 and places[-1] == 8
 
 
-def _place(image: Tensor, among: Tensor) -> int:
-    (place,) = [i for i, other in enumerate(among) if torch.equal(image, other)]
-    return place
+def merged(memory: Memory, slots: int) -> Kept:
+    part = memory.kept[0]
+    packing = memory.packings[1]
+    return part.become(integrate(part.points(packing), slots), packing)
 
 
-def test_some_are_spread_over_all_there_are(
-    codecs: dict[int, Codec], digit_images: Callable[..., Tensor]
-) -> None:
-    codes = codecs[1].encode(digit_images(0, 9))
-    memory = Memory([Episodes(1, codes, torch.zeros(9, dtype=torch.long))], {1: codecs[1]})
-    assert torch.equal(memory.rehearse(3)[0].images, codecs[1].decode(codes[[0, 4, 8]]))
+def test_concepts_cost_two_slots_and_come_after_episodes(memory: Memory) -> None:
+    part = merged(memory, 6)
+    assert part.slots <= 6 and len(part.spreads) > 0
+    assert (part.counts[: part.singles] == 1).all() and (part.counts[part.singles :] > 2).all()
+    assert part.counts.sum() == 9
+    again = part.points(memory.packings[1])
+    before = memory.kept[0].points(memory.packings[1])
+    np.testing.assert_allclose(
+        np.average(again.means, 0, again.counts), before.means.mean(0), atol=1e-5
+    )
+
+
+def test_an_episode_that_stands_for_others_stays_an_episode(memory: Memory) -> None:
+    part, packing = memory.kept[0], memory.packings[1]
+    points = part.points(packing)
+    kept = part.become(Points(points.means[:2], [4, 5]), packing)
+    assert kept.slots == kept.singles == 2 and kept.counts.tolist() == [4, 5]
+
+
+def test_memory_comes_back_from_its_tensors(codecs: dict[int, Codec], memory: Memory) -> None:
+    memory.kept[0] = merged(memory, 6)
+    back = Memory(codecs=codecs)
+    back.take_back(memory.tensors(), memory.facts(), 2, "float32")
+    for part, other in zip(memory.kept, back.kept, strict=True):
+        assert (part.task, part.target) == (other.task, other.target)
+        for name in ("codes", "counts", "spreads"):
+            assert torch.equal(getattr(part, name), getattr(other, name))
+
+
+def test_counts_of_one_take_no_bytes(memory: Memory) -> None:
+    assert set(memory.tensors()) == {"episodes.1", "episodes.2"}
+
+
+# --- how codes are kept ---
+
+
+@pytest.mark.parametrize("kind", CODE_TYPES)
+def test_packed_codes_are_near_and_stay_as_they_are(kind: str) -> None:
+    codes = torch.rand(20, 3, 4, 4) * torch.tensor([0.1, 1, 50.0])[:, None, None]
+    packing = Packing.learn(kind, codes)
+    packed = packing.pack(codes)
+    assert packed.dtype == CODE_TYPES[kind]
+    back = packing.unpack(packed)
+    step = {"float32": 0.0, "float16": 2.0**-11, "uint8": 1 / 500}[kind]
+    assert ((back - codes).abs().amax((0, 2, 3)) <= step * codes.amax((0, 2, 3))).all()
+    assert torch.equal(packing.pack(back), packed)
+
+
+def test_a_channel_that_is_always_zero_can_be_packed() -> None:
+    codes = torch.zeros(2, 2, 3, 3)
+    packing = Packing.learn("uint8", codes)
+    assert torch.equal(packing.unpack(packing.pack(codes)), codes)
+
+
+def test_values_beyond_those_the_scale_was_learned_from_are_cut_not_wrapped() -> None:
+    packing = Packing.learn("uint8", torch.ones(1, 1, 2, 2))
+    assert packing.pack(torch.full((1, 1, 2, 2), 7.0)).unique().tolist() == [255]

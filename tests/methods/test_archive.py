@@ -89,7 +89,7 @@ def test_any_reader_of_safetensors_can_look_inside(saved: Path) -> None:
         names = set(file.keys())
         manifest = json.loads(file.metadata()["eec"])
     assert {name.partition(".")[0] for name in names} == {
-        "classifier", "codecs", "episodes", "labels"
+        "classifier", "codecs", "episodes"
     }  # fmt: skip
     assert manifest["method"] == "eec" and manifest["options"]["net"] == "dcgan"
     assert manifest["seed"] == 5 and manifest["facts"]["classes"] == [0, 1, "digit 2"]

@@ -9,6 +9,7 @@ import pytest
 from eec import EEC
 from eec.data.stream import Task
 from eec.errors import UserError
+from eec.memory.over_budget import POLICIES
 from eec.methods.archive import load_learner, save_learner
 from eec.methods.contract import Method
 from eec.methods.eec import EECMethod
@@ -43,31 +44,51 @@ def on_disk(learner: Method, folder: Path) -> int:
     return size - learner.bytes_by_part()["classifier"]
 
 
-@pytest.mark.parametrize("name", ["eec", "eec-published", "eecs"])
+@pytest.mark.parametrize("kind", ["uint8", "float16", "float32"])
+@pytest.mark.parametrize("over_budget", POLICIES)
+@pytest.mark.parametrize("share", ["balanced", "paper"])
 def test_bytes_on_disk_never_exceed_the_budget(
-    name: str, make: Make, task_of: TaskOf, tmp_path: Path
+    kind: str, over_budget: str, share: str, make: Make, task_of: TaskOf, tmp_path: Path
 ) -> None:
-    learner, limit = make(name, memory="0.4MB"), 400_000
-    counts = []
+    limit = {"uint8": 120_000, "float16": 130_000, "float32": 250_000}[kind]
+    learner = make(
+        memory=f"{limit}B", code_type=kind, over_budget=over_budget, share=share, linkage="ward"
+    )
     for digits in ((0, 1), (2,), (0, 3)):
-        learner.learn(task_of(*digits, each=60))
+        learner.learn(task_of(*digits, each=30))
         assert on_disk(learner, tmp_path) <= limit
-        counts.append(learner.memory.count())
-    held = sum(counts[-1].values())
-    assert held < 5 * 60 and max(counts[-1].values()) - min(counts[-1].values()) <= 1
-    # No room for one more of each: the budget is used.
-    assert limit - on_disk(learner, tmp_path) < 4 * 1100
+    held = learner.memory.slots()
+    assert set(held) == {0, 1, 2, 3} and sum(held.values()) < 150
+    assert sum(int(part.counts.sum()) for part in learner.memory.kept) == 150
+    if share == "balanced":
+        # The budget is used: less than two slots a class are left of it.
+        one = learner.memory.kept[0].codes[0].nbytes + 4
+        assert limit - on_disk(learner, tmp_path) < 8 * one + 600
     back = load_learner(tmp_path / "learner.eec", learner.runtime)
     back.learn(task_of(4, each=5))
     assert on_disk(back, tmp_path) <= limit
 
 
+@pytest.mark.parametrize(("name", "limit"), [("eec-published", 450_000), ("eecs", 250_000)])
+@pytest.mark.parametrize("linkage", ["ward", "centroid", "kmeans"])
+def test_the_published_forms_keep_within_a_budget(
+    name: str, limit: int, linkage: str, make: Make, task_of: TaskOf, tmp_path: Path
+) -> None:
+    learner = make(name, memory=f"{limit}B", linkage=linkage)
+    for digits in ((0, 1), (2,), (0, 3), (4,)):
+        report = learner.learn(task_of(*digits, each=50))
+        assert on_disk(learner, tmp_path) <= limit
+    assert sum(int(part.counts.sum()) for part in learner.memory.kept) == 300
+    assert report.pseudo is not None and report.pseudo["images"] > 0
+    assert report.pseudo["draws"] >= report.pseudo["images"]
+
+
 def test_slots_are_episodes(make: Make, task_of: TaskOf) -> None:
     learner = make(memory="10")
     learner.learn(task_of(0, 1, each=4))
-    assert learner.memory.count() == {0: 4, 1: 4}
+    assert learner.memory.slots() == {0: 4, 1: 4}
     learner.learn(task_of(2, each=4))
-    assert sorted(learner.memory.count().values()) == [3, 3, 4]
+    assert sorted(learner.memory.slots().values()) == [3, 3, 4]
 
 
 def test_what_is_kept_stands_for_what_was_dropped(
@@ -84,7 +105,7 @@ def test_what_is_kept_stands_for_what_was_dropped(
 
     monkeypatch.setattr(type(learner), "_train_classifier", spy)
     learner.learn(task_of(2, each=9))
-    assert shown == [[9, 9, 9]] and learner.memory.count() == {0: 2, 1: 2, 2: 2}
+    assert shown == [[9, 9, 9]] and learner.memory.slots() == {0: 2, 1: 2, 2: 2}
 
 
 def test_a_budget_too_small_is_refused_before_anything_is_trained(
@@ -112,11 +133,11 @@ def test_the_smallest_budget_named_would_do(make: Make, task_of: TaskOf, tmp_pat
     learner = make()
     learner.learn(task_of(0, 1, each=30))
     with pytest.raises(UserError, match="too small") as caught:
-        learner.set_memory("50kB")
+        learner.set_memory("20kB")
     smallest = str(caught.value).split("use ")[1].split(" or")[0]
-    assert learner.memory.count() == {0: 30, 1: 30} and learner.options.memory == "unlimited"
+    assert learner.memory.slots() == {0: 30, 1: 30} and learner.options.memory == "unlimited"
     learner.set_memory(smallest)
-    assert set(learner.memory.count()) == {0, 1}
+    assert set(learner.memory.slots()) == {0, 1}
     assert on_disk(learner, tmp_path) <= int(smallest.removesuffix("kB")) * 1000
 
 
@@ -124,14 +145,14 @@ def test_the_estimator_shrinks(task_of: TaskOf, tmp_path: Path) -> None:
     task = task_of(0, 1, each=40)
     brain = EEC(code="16x4x4").partial_fit(task.images, task.labels)
     brain.save(tmp_path / "before.eec")
-    brain.shrink("350kB")
-    assert brain.memory == "350kB"
+    brain.shrink("115kB")
+    assert brain.memory == "115kB"
     brain.save(tmp_path / "after.eec")
     classifier = brain.method_.bytes_by_part()["classifier"]
-    assert (tmp_path / "after.eec").stat().st_size - classifier <= 350_000
+    assert (tmp_path / "after.eec").stat().st_size - classifier <= 115_000
     more = task_of(2, each=5)
     brain.partial_fit(more.images, more.labels)
-    assert EEC.load(tmp_path / "after.eec").memory == "350kB"
+    assert EEC.load(tmp_path / "after.eec").memory == "115kB"
 
 
 def test_a_method_without_memory_has_no_budget(cpu: Runtime) -> None:

@@ -28,8 +28,8 @@ pytestmark = pytest.mark.usefixtures("short_recipe")
 KEYS = {
     "increment", "classes_seen", "classes", "new_classes", "accuracy", "macro_accuracy",
     "average_incremental_accuracy", "accuracy_by_class", "accuracy_by_task", "forgetting",
-    "backward_transfer", "confusion", "newest_share", "gap", "decay", "autoencoder", "bytes",
-    "seconds", "note",
+    "backward_transfer", "confusion", "newest_share", "gap", "decay", "autoencoder", "pseudo",
+    "bytes", "seconds", "note",
 }  # fmt: skip
 
 

@@ -15,13 +15,17 @@ from eec.data.catalog import DATASETS
 from eec.errors import UserError
 from eec.methods.options import (
     CodecKind,
+    CodeType,
     ContentScale,
     EECOptions,
+    Linkage,
     Net,
     NewImages,
     Output,
+    OverBudget,
     RecipeName,
     See,
+    Share,
 )
 from eec.methods.registry import METHODS, choose_options
 from eec.runs.config import RunConfig
@@ -109,8 +113,17 @@ class Run:
     decay: bool | None = None
     """Weigh decoded images by their decay [True]."""
     memory: str | None = None
-    """What may be kept of old classes: slots (5000; an episode takes one), bytes on disk without
-    the classifier (5MB), or unlimited [unlimited]."""
+    """What may be kept of old classes: slots (5000; an episode takes one, a concept two), bytes on
+    disk without the classifier (5MB), or unlimited [unlimited]."""
+    over_budget: OverBudget | None = None
+    """Over budget: keep episodes that stand for others (medoids), merge into concepts, the same to
+    the letter of the paper (literal), or drop at random [by method: medoids, published literal]."""
+    linkage: Linkage | None = None
+    """Which episodes become one concept [by method: ward, published centroid]."""
+    share: Share | None = None
+    """An equal share of the budget for each class, or the paper's, eq. 4 [by method]."""
+    code_type: CodeType | None = None
+    """How codes are kept [by method: uint8, published float32]."""
 
     def start(self, arguments: Sequence[str]) -> None:
         config = self._config(arguments)

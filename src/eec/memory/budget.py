@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from eec.errors import UserError
@@ -56,3 +56,25 @@ def balanced_shares(wanted: Mapping[int, int], slots: int) -> dict[int, int]:
         shares[name] = min(wanted[name], fair)
         left -= shares[name]
     return shares
+
+
+def paper_shares(
+    held: Mapping[int, int], new: Collection[int], slots: int, least: int
+) -> dict[int, int] | None:
+    """Eq. 4: the new classes keep all they have, the old ones give way in proportion.
+
+    None where it cannot hold: the new classes leave less than every old one needs.
+    """
+    arrived = sum(held[name] for name in held if name in new)
+    before = sum(held.values()) - arrived
+    if before + arrived <= slots:
+        return dict(held)
+    if arrived > slots:
+        return None
+    shares = {
+        name: count if name in new else count * (slots - arrived) // before
+        for name, count in held.items()
+    }
+    # A class that has less than the least is kept in full anyway.
+    enough = all(share >= min(least, held[name]) for name, share in shares.items())
+    return shares if enough else None

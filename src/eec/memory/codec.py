@@ -75,6 +75,7 @@ class CodecOptions:
     output: str  # of the decoder: norm, as published, or tanh
     content: float  # lambda, the share of the content loss
     content_scale: str  # raw, as published, or normalised by the features' own size
+    half: bool = False  # weights are kept in half precision
 
 
 class Codec:
@@ -146,12 +147,22 @@ def train_codec(
         net = _begin(images, options, runtime, again + 1, None if quality.diverged else net)
     assert best is not None
     _, codec, quality = best
+    if options.half:
+        _round_to_half(codec.net)
     if not quality.good:
         warn(
             f"The autoencoder stayed poor after {ATTEMPTS} attempts ({steps} steps): {quality}; "
             "expect these classes to be forgotten sooner (a larger code, or more images, may help)."
         )
     return codec
+
+
+@torch.no_grad()
+def _round_to_half(net: Autoencoder) -> None:
+    """At once, so that a codec read back from a file is the one that was in use."""
+    for weight in net.state_dict().values():
+        if weight.is_floating_point():
+            weight.copy_(weight.half())
 
 
 def _begin(

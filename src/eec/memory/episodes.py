@@ -1,44 +1,62 @@
-"""Episodic memory: the codes of every task's images, and the images decoded from them."""
+"""Episodic memory: codes of every task's images, single ones and concepts that stand for many."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from eec.memory.codec import Codec
+from eec.memory.codes import Packing
+from eec.memory.integration import Points
 
 
 @dataclass(frozen=True)
-class Episodes:
-    """The codes of one task, with the class index of each."""
+class Kept:
+    """What is kept of one class of one task, as packed: episodes, then concepts."""
 
     task: int  # from 1
-    codes: Tensor  # float32 [N, C, h, w]
-    targets: Tensor  # int64 [N]
+    target: int  # class index
+    codes: Tensor  # [N, C, h, w]: episodes, then the centroids of concepts
+    counts: Tensor  # int32 [N]: images that each stands for
+    spreads: Tensor  # [M, C, h, w]: the concepts' standard deviations
 
+    @property
+    def singles(self) -> int:
+        """Episodes: codes without a spread, though one may stand for several that were let go."""
+        return len(self.codes) - len(self.spreads)
 
-@dataclass(frozen=True)
-class Rehearsal:
-    """Images decoded from one task's episodes."""
+    @property
+    def slots(self) -> int:
+        """An episode costs one, a concept two."""
+        return len(self.codes) + len(self.spreads)
 
-    task: int
-    images: Tensor  # uint8 [N, C, H, W]
-    targets: Tensor
+    def points(self, packing: Packing) -> Points:
+        """In double precision, for integration."""
+        means = packing.unpack(self.codes).flatten(1).double().numpy()
+        counts = self.counts.long().numpy()
+        scatter = np.zeros(means.shape)
+        spreads = packing.unpack(self.spreads).flatten(1).double().numpy()
+        scatter[self.singles :] = np.square(spreads) * (counts[self.singles :, None] - 1)
+        return Points(means, counts, scatter)
 
-    def repeated(self, times: Mapping[int, float]) -> Rehearsal:
-        """Each class's images this many times, on average: those kept stand for those dropped."""
-        if all(factor == 1 for factor in times.values()):
-            return self
-        chosen = []
-        for target in self.targets.unique().tolist():
-            members = (self.targets == target).nonzero()[:, 0]
-            chosen.append(members[torch.arange(round(len(members) * times[target])) % len(members)])
-        index = torch.cat(chosen)
-        return Rehearsal(self.task, self.images[index], self.targets[index])
+    def become(self, points: Points, packing: Packing) -> Kept:
+        """The same class, kept as these points; one without scatter is an episode."""
+        spread = points.scatter.any(1)
+        order = np.argsort(spread, kind="stable")  # episodes come first
+        shape = self.codes.shape[1:]
+
+        def packed(values: np.ndarray) -> Tensor:
+            return packing.pack(torch.from_numpy(values).float().reshape(-1, *shape))
+
+        return replace(
+            self,
+            codes=packed(points.means[order]),
+            counts=torch.from_numpy(points.counts[order]).int(),
+            spreads=packed(np.sqrt(points.variances[spread])),
+        )
 
 
 @dataclass
@@ -46,52 +64,91 @@ class Memory:
     """Everything that is kept of old classes.
 
     `codecs` maps a task to its codec; where all tasks share one, it stands under the task that it
-    was trained on, and `codec_of` says so.
+    was trained on, and `codec_of` says so. `packings` says how each task's codes are kept.
     """
 
-    episodes: list[Episodes] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
     codecs: dict[int, Codec] = field(default_factory=dict)
+    packings: dict[int, Packing] = field(default_factory=dict)
 
     def codec_of(self, task: int) -> Codec:
         """The newest codec that is not younger than the task."""
         return self.codecs[max(key for key in self.codecs if key <= task)]
 
-    def count(self) -> dict[int, int]:
-        """Episodes of each class, by class index."""
-        counts: Counter[int] = Counter()
-        for part in self.episodes:
-            counts.update(part.targets.tolist())
-        return dict(counts)
+    def store(self, task: int, codes: Tensor, targets: Tensor, code_type: str) -> None:
+        """Keep the codes of a task as episodes, class by class."""
+        packing = self.packings[task] = Packing.learn(code_type, codes)
+        packed = packing.pack(codes)
+        for target in targets.unique().tolist():
+            mine = packed[targets == target]
+            ones = torch.ones(len(mine), dtype=torch.int32)
+            self.kept.append(Kept(task, target, mine, ones, packed[:0]))
 
-    def keep(self, shares: Mapping[int, int], generator: torch.Generator) -> None:
-        """Drop episodes at random until no class has more than its share."""
-        targets = torch.cat([part.targets for part in self.episodes])
-        kept = torch.zeros(len(targets), dtype=torch.bool)
-        for target, share in shares.items():
-            members = (targets == target).nonzero()[:, 0]
-            kept[members[torch.randperm(len(members), generator=generator)[:share]]] = True
-        parts = kept.split([len(part.targets) for part in self.episodes])
-        self.episodes = [
-            Episodes(part.task, part.codes[chosen], part.targets[chosen])
-            for part, chosen in zip(self.episodes, parts, strict=True)
-            if chosen.any()
-        ]
+    def decode(self, part: Kept, codes: Tensor) -> Tensor:
+        """uint8 images of codes as they are kept for this class."""
+        return self.codec_of(part.task).decode(self.packings[part.task].unpack(codes))
 
-    def rehearse(self, most: int | None = None) -> list[Rehearsal]:
-        """Decode every episode, or up to `most` of each class and task, evenly spread."""
-        return [self._decode(part, most) for part in self.episodes]
+    def reconstruct(self, part: Kept) -> Tensor:
+        """The images of all episodes of a class."""
+        return self.decode(part, part.codes[: part.singles])
 
-    def _decode(self, part: Episodes, most: int | None) -> Rehearsal:
-        codes, targets = part.codes, part.targets
-        if most is not None:
-            chosen = torch.cat(
-                [_spread((targets == c).nonzero()[:, 0], most) for c in targets.unique()]
-            )
-            codes, targets = codes[chosen], targets[chosen]
-        return Rehearsal(part.task, self.codec_of(part.task).decode(codes), targets)
+    def glimpse(self, part: Kept, most: int) -> Tensor:
+        """Up to `most` images of a class, evenly spread over its episodes and centroids."""
+        count = len(part.codes)
+        chosen = torch.linspace(0, count - 1, min(most, count)).round().long()
+        return self.decode(part, part.codes[chosen])
 
+    def slots(self) -> dict[int, int]:
+        """Slots taken by each class, by class index."""
+        taken: dict[int, int] = {}
+        for part in self.kept:
+            taken[part.target] = taken.get(part.target, 0) + part.slots
+        return taken
 
-def _spread(index: Tensor, most: int) -> Tensor:
-    if len(index) <= most:
-        return index
-    return index[torch.linspace(0, len(index) - 1, most).round().long()]
+    def tensors(self) -> dict[str, Tensor]:
+        """All codes, by task: what `take_back` needs, with `facts`, to be this memory again."""
+        tensors: dict[str, Tensor] = {}
+        for task, packing in self.packings.items():
+            parts = [part for part in self.kept if part.task == task]
+            if not parts:
+                continue
+            counts = torch.cat([part.counts for part in parts])
+            spreads = torch.cat([part.spreads for part in parts])
+            tensors[f"episodes.{task}"] = torch.cat([p.codes[: p.singles] for p in parts])
+            if len(spreads):
+                centroids = torch.cat([part.codes[part.singles :] for part in parts])
+                tensors[f"concepts.{task}.centroids"] = centroids
+                tensors[f"concepts.{task}.spreads"] = spreads
+            if (counts != 1).any():
+                tensors[f"counts.{task}"] = counts
+            if packing.scale is not None:
+                tensors[f"codecs.{task}.scale"] = packing.scale
+        return tensors
+
+    def facts(self) -> list[list[int]]:
+        """Of each class of each task: task, class index, episodes, concepts."""
+        return [[part.task, part.target, part.singles, len(part.spreads)] for part in self.kept]
+
+    def take_back(
+        self, tensors: dict[str, Tensor], facts: list[list[int]], tasks: int, code_type: str
+    ) -> None:
+        """Become the memory that gave these."""
+        self.packings = {
+            task: Packing(code_type, tensors.get(f"codecs.{task}.scale"))
+            for task in range(1, tasks + 1)
+        }
+        self.kept = []
+        taken: dict[int, tuple[int, int]] = {}
+        for task, target, singles, concepts in facts:
+            start, place = taken.get(task, (0, 0))
+            taken[task] = start + singles, place + concepts
+            codes = tensors[f"episodes.{task}"][start : start + singles]
+            spreads = codes[:0]
+            if concepts:
+                chosen = slice(place, place + concepts)
+                codes = torch.cat([codes, tensors[f"concepts.{task}.centroids"][chosen]])
+                spreads = tensors[f"concepts.{task}.spreads"][chosen]
+            counts = torch.ones(len(codes), dtype=torch.int32)
+            if f"counts.{task}" in tensors:
+                counts = tensors[f"counts.{task}"][start + place :][: len(codes)]
+            self.kept.append(Kept(task, target, codes, counts, spreads))

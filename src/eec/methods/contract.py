@@ -48,6 +48,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     decay: list[Facts] | None = None
     autoencoder: Facts | None = None
+    pseudo: Facts | None = None
     notes: list[str] = field(default_factory=list)
     on_phase: OnPhase = unseen
 

@@ -15,6 +15,10 @@ NewImages = Literal["decoded", "real", "both"]
 See = Literal["real", "coded"]
 Output = Literal["tanh", "norm"]
 ContentScale = Literal["normalised", "raw"]
+CodeType = Literal["uint8", "float16", "float32"]
+OverBudget = Literal["medoids", "concepts", "literal", "drop"]
+Linkage = Literal["ward", "centroid", "kmeans"]
+Share = Literal["balanced", "paper"]
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,17 @@ class EECOptions(ClassifierOptions):
     decay: bool = True
     """Weigh decoded images by how much they have decayed (eq. 5)."""
     memory: str = "unlimited"
-    """What may be kept of old classes: slots (5000: an episode takes one), bytes on disk (5MB, all
-    but the classifier), or unlimited."""
+    """What may be kept of old classes: slots (5000: an episode takes one, a concept two), bytes on
+    disk (5MB, all but the classifier), or unlimited."""
+    over_budget: OverBudget = "medoids"
+    """Over budget: keep episodes that stand for others (medoids), merge into concepts, the same to
+    the letter of the paper (literal), or drop at random."""
+    linkage: Linkage = "ward"
+    """Which episodes become one concept."""
+    share: Share = "balanced"
+    """An equal share of the budget for each class, or the paper's (eq. 4)."""
+    code_type: CodeType = "uint8"
+    """How codes are kept; with less than float32, the codec's weights are kept as float16."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,4 +96,8 @@ PUBLISHED = EECOptions(
     code="16x4x4",
     output="norm",
     content_scale="raw",
+    over_budget="literal",
+    linkage="centroid",
+    share="paper",
+    code_type="float32",
 )

@@ -172,6 +172,7 @@ class Judge:
             "gap": gap,
             "decay": report.decay,
             "autoencoder": report.autoencoder,
+            "pseudo": report.pseudo,
             "bytes": method.bytes_by_part(),
             "seconds": report.seconds,
             "note": " ".join(report.notes) or None,

@@ -1,0 +1,109 @@
+"""What to keep of a class when memory runs out.
+
+A policy is given the points of a class and a number of slots, and says which points are left. Every
+point knows how many images it stands for: `medoids` and `drop` keep episodes that stand for others,
+`concepts` keeps centroids with variances, from which pseudo-images are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from eec.memory.budget import balanced_shares
+from eec.memory.episodes import Kept, Memory
+from eec.memory.integration import Points, integrate
+from eec.memory.linkage import merges
+
+Reduce = Callable[[Points, int, str, int], Points]  # (points, slots, linkage, seed)
+
+
+def concepts(points: Points, slots: int, linkage: str, seed: int) -> Points:
+    """Algorithm 2: the closest are merged into centroids with variances. Pairs stay episodes."""
+    return integrate(points, slots, linkage, seed)
+
+
+def literal(points: Points, slots: int, linkage: str, seed: int) -> Points:
+    """Algorithm 2 to the letter: a pair becomes a concept, too."""
+    return integrate(points, slots, linkage, seed, literal=True)
+
+
+def drop(points: Points, slots: int, linkage: str, seed: int) -> Points:
+    """Points at random, which stand for all the others in equal parts."""
+    chosen = np.sort(
+        np.random.default_rng(seed).permutation(len(points))[: _fitting(points, slots)]
+    )
+    total = int(points.counts.sum())
+    each = np.full(len(chosen), total // len(chosen))
+    each[: total % len(chosen)] += 1
+    return Points(points.means[chosen], each, points.scatter[chosen] * (each > 1)[:, None])
+
+
+def medoids(points: Points, slots: int, linkage: str, seed: int) -> Points:
+    """Ward's groups, and of each the point nearest to its centre, which stands for the group.
+
+    Images decoded from it are sharp, and no part of the class is left out, as it is at random.
+    """
+    count = _fitting(points, slots)
+    if len(points) <= count:
+        return points
+    tree = merges(points.means, points.counts, 0, "ward")[: len(points) - count]
+    _, groups = np.unique(tree.groups(len(points)), return_inverse=True)
+    totals = np.bincount(groups, points.counts)
+    centres = np.zeros((count, points.means.shape[1]))
+    np.add.at(centres, groups, points.means * points.counts[:, None])
+    centres /= totals[:, None]
+    away = np.square(points.means - centres[groups]).sum(1)
+    # By group, then by distance: the first of each group is the one nearest to its centre.
+    order = np.lexsort((away, groups))
+    nearest = order[np.unique(groups[order], return_index=True)[1]]
+    return Points(points.means[nearest], totals.astype(np.int64), points.scatter[nearest])
+
+
+def _fitting(points: Points, slots: int) -> int:
+    """How many points fit, whichever they are; concepts of an earlier policy cost two each."""
+    return slots // (2 if points.scatter.any() else 1)
+
+
+@dataclass(frozen=True)
+class Policy:
+    reduce: Reduce
+    least: int  # slots in which a class can be kept
+
+
+POLICIES = {
+    "medoids": Policy(medoids, 1),
+    "concepts": Policy(concepts, 2),
+    "literal": Policy(literal, 2),
+    "drop": Policy(drop, 1),
+}
+
+
+def shrink(memory: Memory, shares: Mapping[int, int], policy: str, linkage: str, seed: int) -> None:
+    """Bring every class to its share of the slots."""
+    smaller: dict[tuple[int, int], Kept] = {}
+    for target, share in shares.items():
+        parts = [part for part in memory.kept if part.target == target]
+        # A class that came in more tasks than it has slots for keeps what it was last.
+        while len(parts) * POLICIES[policy].least > share:
+            parts.pop(0)
+        wanted = {place: part.slots for place, part in enumerate(parts)}
+        for place, slots in balanced_shares(wanted, share).items():
+            part = parts[place]
+            if part.slots > slots:
+                part = _reduce(memory, part, slots, policy, linkage, seed)
+            smaller[part.task, target] = part
+    memory.kept = [
+        smaller[part.task, part.target]
+        for part in memory.kept
+        if (part.task, part.target) in smaller
+    ]
+
+
+def _reduce(memory: Memory, part: Kept, slots: int, policy: str, linkage: str, seed: int) -> Kept:
+    packing = memory.packings[part.task]
+    own = np.random.SeedSequence([seed, part.task, part.target]).generate_state(1)[0]
+    points = POLICIES[policy].reduce(part.points(packing), slots, linkage, int(own))
+    return part.become(points, packing)

@@ -1,0 +1,210 @@
+"""A method with a memory of codes: what it keeps, within which budget, and how it is saved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from eec.data.labels import Label
+from eec.data.stream import Task
+from eec.errors import UserError
+from eec.memory.budget import balanced_shares, paper_shares, parse_budget
+from eec.memory.codec import Codec, CodecOptions, new_autoencoder
+from eec.memory.codes import CODE_TYPES
+from eec.memory.episodes import Memory
+from eec.memory.over_budget import POLICIES, shrink
+from eec.methods.archive import learner_bytes
+from eec.methods.contract import (
+    Facts,
+    Method,
+    Tensors,
+    describe_net,
+    load_weights,
+    weights_of,
+)
+from eec.methods.options import EECOptions
+from eec.nets.autoencoder import Autoencoder
+from eec.nets.classifiers import Shape, shape_of
+from eec.training.runtime import derive_seed, seeded
+
+
+class Keeper(Method):
+    options: EECOptions
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.memory = Memory()
+        self.originals: dict[int, float] = {}  # c_o: accuracy of `D` on a task's real images
+
+    def check(self, task: Task) -> None:
+        super().check(task)
+        image = self._seen_shape(shape_of(task.images))
+        with seeded(0):  # a code that does not fit the images shows here
+            net = new_autoencoder(image, self._codec_options())
+        self._check_budget(len({*self.classes, *task.classes}), net)
+
+    def nets(self, image: Shape) -> Facts:
+        with seeded(0):
+            net = new_autoencoder(self._seen_shape(image), self._codec_options())
+        code = "x".join(map(str, net.code_shape))
+        one = CODE_TYPES[self.options.code_type].itemsize
+        described = {
+            **describe_net(net, code),
+            "bytes_an_episode": math.prod(net.code_shape) * one,
+        }
+        return {**super().nets(image), "autoencoder": described}
+
+    def _codec_options(self) -> CodecOptions:
+        o = self.options
+        return CodecOptions(o.code, o.output, o.content, o.content_scale, self._half)
+
+    # What memory shows.
+
+    def _as_seen(self, images: Tensor) -> Tensor:
+        if self.options.see == "real":
+            return images
+        return self.memory.codec_of(self.tasks)(self.view(images))
+
+    def remember(self, most: int) -> list[tuple[Label, Tensor]]:
+        shown: dict[int, list[Tensor]] = {}
+        for part in self.memory.kept:
+            shown.setdefault(part.target, []).append(self.memory.glimpse(part, most))
+        return [(self.classes[i], torch.cat(shown[i])[:most]) for i in sorted(shown)]
+
+    def reconstruct(self, images: Tensor, label: Label) -> Tensor | None:
+        target = self.classes.index(label)
+        task = max(part.task for part in self.memory.kept if part.target == target)
+        codec = self.memory.codec_of(task)
+        return codec(self.view(images)) if codec.encodes else None
+
+    # The budget.
+
+    def set_memory(self, memory: str) -> None:
+        before, options = self.state(), self.options
+        self.options = replace(options, memory=memory)
+        try:
+            self._shrink([])
+        except UserError:
+            self.options = options
+            self.restore(*before)
+            raise
+
+    def _shrink(self, notes: list[str]) -> None:
+        budget = parse_budget(self.options.memory)
+        if budget.unlimited or not self.memory.kept:
+            return
+        one = self._slot_bytes(self.memory.codec_of(self.tasks).net)
+        slots = budget.slots
+        if budget.bytes is not None:
+            slots = max(0, (budget.bytes - self._fixed_bytes()) // one)
+        while slots is not None:
+            least = len(self.memory.slots()) * self._least
+            if slots < least:
+                needed = self._fixed_bytes() + least * one if budget.bytes else least
+                self._refuse_budget(len(self.memory.slots()), needed)
+            seed = derive_seed(self.seed, "integrate", self.tasks)
+            o = self.options
+            shrink(self.memory, self._shares(slots, notes), o.over_budget, o.linkage, seed)
+            over = 0 if budget.bytes is None else self._bytes_kept() - budget.bytes
+            # What concepts add to the file's header shows only now: seldom, a second round.
+            slots = slots - math.ceil(over / one) if over > 0 else None
+
+    def _shares(self, slots: int, notes: list[str]) -> dict[int, int]:
+        """By class index, the slots that each may keep."""
+        held = self.memory.slots()
+        if self.options.share == "paper":
+            new = {part.target for part in self.memory.kept if part.task == self.tasks}
+            if shares := paper_shares(held, new, slots, self._least):
+                return shares
+            told = (
+                "The paper's shares (eq. 4) cannot hold: the new classes alone take too much of "
+                "the budget. Every class gets an equal share."
+            )
+            if told not in notes:
+                notes.append(told)
+        return balanced_shares(held, slots)
+
+    @property
+    def _least(self) -> int:
+        return POLICIES[self.options.over_budget].least
+
+    def _check_budget(self, classes: int, net: Autoencoder) -> None:
+        """Refuse early what cannot fit; an estimate, since what is stored in the end decides."""
+        budget = parse_budget(self.options.memory)
+        slots = classes * self._least
+        if budget.slots is not None and slots > budget.slots:
+            self._refuse_budget(classes, slots)
+        if budget.bytes is not None:
+            again = self.options.codec in ("per-task", "warm") or not self.memory.codecs
+            codec = describe_net(net.decoder, "")["bytes"] // (2 if self._half else 1)
+            least = self._fixed_bytes() + codec * again + slots * self._slot_bytes(net)
+            if least > budget.bytes:
+                self._refuse_budget(classes, least)
+
+    def _refuse_budget(self, classes: int, least: int) -> NoReturn:
+        in_bytes = parse_budget(self.options.memory).bytes is not None
+        raise UserError(
+            f"memory {self.options.memory} is too small for the codec and the least of each of "
+            f"{classes} classes: use {f'{math.ceil(least / 1000)}kB' if in_bytes else least} "
+            "or more"
+        )
+
+    # Bytes.
+
+    def _bytes_kept(self) -> int:
+        """What the file of this learner has besides the classifier."""
+        return len(learner_bytes(self)) - self.bytes_by_part()["classifier"]
+
+    def _fixed_bytes(self) -> int:
+        """What it has besides the classifier and the codes."""
+        parts = self.bytes_by_part()
+        return self._bytes_kept() - parts["episodes"] - parts["concepts"] - parts["counts"]
+
+    def _slot_bytes(self, net: Autoencoder) -> int:
+        """A code, and a count of four bytes."""
+        return math.prod(net.code_shape) * CODE_TYPES[self.options.code_type].itemsize + 4
+
+    @property
+    def _half(self) -> bool:
+        """Whether the codec's weights are kept in half precision: as small codes are."""
+        return self.options.code_type != "float32"
+
+    # The state.
+
+    def _keep(self) -> tuple[Tensors, Facts]:
+        tensors = self.memory.tensors()
+        for task, codec in self.memory.codecs.items():
+            weights = weights_of(codec.net, f"codecs.{task}.")
+            # A codec that will never encode again is kept as a decoder.
+            encodes_later = self.options.codec != "per-task"
+            kept = {n: t for n, t in weights.items() if encodes_later or ".decoder." in n}
+            tensors |= {n: t.half() for n, t in kept.items()} if self._half else kept
+        return tensors, {
+            "originals": {str(t): c for t, c in self.originals.items()},
+            "codecs": {str(t): [c.steps, c.attempts] for t, c in self.memory.codecs.items()},
+            "kept": self.memory.facts(),
+        }
+
+    def _take_back(self, tensors: Tensors, facts: Facts) -> None:
+        self.originals = {int(task): c for task, c in facts["originals"].items()}
+        self.memory = Memory()
+        self.memory.take_back(tensors, facts["kept"], self.tasks, self.options.code_type)
+        for task, training in facts["codecs"].items():
+            self.memory.codecs[int(task)] = self._read_codec(tensors, f"codecs.{task}.", training)
+
+    def _read_codec(self, tensors: Tensors, prefix: str, training: list[int]) -> Codec:
+        assert self.image is not None
+        net = new_autoencoder(self._seen_shape(self.image), self._codec_options())
+        codec = Codec(net, self.runtime, *training)
+        load_weights(codec.net.decoder, tensors, prefix + "decoder.")
+        codec.encodes = any(name.startswith(prefix + "encoder.") for name in tensors)
+        if codec.encodes:
+            load_weights(codec.net.encoder, tensors, prefix + "encoder.")
+        return codec
+
+    def _parts(self) -> dict[str, int]:
+        return {"episodes": 0, "concepts": 0, "counts": 0, "codecs": 0}

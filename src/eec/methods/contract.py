@@ -211,11 +211,13 @@ class Method(ABC):
                 losses = cross_entropy(net(batch).float(), targets[index], reduction="none")
                 return (losses if weights is None else losses * weights[index]).mean()
 
+            _, height, width = self._seen_shape(self.image)
+            plan = self.recipe.first if first else self.recipe.later
             train(
                 net,
                 self._batches(images.to(device)),
                 loss,
-                self.recipe.first if first else self.recipe.later,
+                plan.for_pixels(height * width),
                 self.runtime,
                 generator(seed, "batches"),
                 progress,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from eec.errors import UserError
 
 PIXELS = 64 * 64
-FEWEST = 4  # images in a batch
+FEWEST = {"adam": 4, "sgd": 16}  # images in a batch
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,17 @@ class Plan:
         return self.steps or max(self.epochs * self.batches_per_epoch(images), self.least_steps)
 
     def for_pixels(self, pixels: int) -> Plan:
-        """A training of so many steps, for images of this many pixels.
+        """The same for images of this many pixels.
 
-        Beyond 64x64 a batch holds fewer images, and about as many pixels: each image tells an
-        autoencoder as much more as it costs.
+        Where the number of steps is given, or has a minimum, their cost grows with the image.
+        Beyond 64x64 a batch holds fewer images, then, and about as many pixels: each image tells
+        more. Gradients of fewer images are noisier: the rate of plain SGD falls with them.
         """
-        if not self.steps or pixels <= PIXELS:
+        if not (self.steps or self.least_steps) or pixels <= PIXELS:
             return self
-        return replace(self, batch=max(FEWEST, self.batch * PIXELS // pixels))
+        batch = max(FEWEST[self.optimizer], self.batch * PIXELS // pixels)
+        share = batch / self.batch if self.optimizer == "sgd" else 1.0
+        return replace(self, batch=batch, rate=share * self.rate)
 
     def rate_at(self, step: int, images: int) -> float:
         """The learning rate of the step with this number, from 0."""

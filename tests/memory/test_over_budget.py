@@ -89,6 +89,14 @@ def test_a_class_with_more_tasks_than_slots_keeps_the_last() -> None:
     assert [(part.task, part.slots) for part in memory.kept] == [(2, 1), (3, 1)]
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_parts_that_are_as_small_as_can_be_stay(policy: str) -> None:
+    memory = memory_of((1, 0, 1), (2, 0, 7))
+    shrink(memory, {0: 3}, policy, "ward", 0)
+    assert [part.task for part in memory.kept] == [1, 2]
+    assert sum(int(part.counts.sum()) for part in memory.kept) == 8
+
+
 # --- the paper's shares ---
 
 

@@ -179,8 +179,9 @@ def test_those_who_look_on_are_told(tmp_path: Path) -> None:
     go(tmp_path / "run", config(classes_per_increment=(4, 6), options={"code": "16x4x4"}), onlooker)
     # A phase may be entered twice in a row; the first task has nothing to rehearse.
     assert [what for what, _ in groupby(onlooker.seen) if what != "rehearse"] == [
-        "begin digits", "increment 1", "train autoencoder", "train classifier", "store", "evaluate",
-        "measured 1", "increment 2", "train classifier", "store", "evaluate", "measured 2",
+        "begin digits", "increment 1", "train autoencoder", "store", "train classifier", "store",
+        "evaluate", "measured 1", "increment 2", "store", "train classifier", "store", "evaluate",
+        "measured 2",
     ]  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def shrink(memory: Memory, shares: Mapping[int, int], policy: str, linkage: str,
     for target, share in shares.items():
         parts = [part for part in memory.kept if part.target == target]
         # A class that came in more tasks than it has slots for keeps what it was last.
-        while len(parts) * POLICIES[policy].least > share:
+        while sum(min(POLICIES[policy].least, part.slots) for part in parts) > share:
             parts.pop(0)
         wanted = {place: part.slots for place, part in enumerate(parts)}
         for place, slots in balanced_shares(wanted, share).items():

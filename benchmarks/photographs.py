@@ -71,7 +71,8 @@ class Photographs:
             told = json.loads(
                 eec("predict", brain, folder / "ask", "--evaluate", "--format", "json")
             )
-            print(json.dumps(told, indent=1))
+            by_class = ", ".join(f"{row['label']} {row['accuracy']:.1%}" for row in told["classes"])
+            print(f"accuracy on {told['images']} others: {told['accuracy']:.1%} ({by_class})")
 
     def _write(self, images: Tensor, folder: Path) -> None:
         rng = random.Random(f"{self.seed} {folder.name} {folder.parent.name}")

@@ -1,11 +1,14 @@
-"""A web server on this machine, which can be told to misbehave."""
+"""A web server that can be told to misbehave, and places that nobody may enter."""
 
 import http.server
+import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,3 +97,27 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield server
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def without_rights() -> Callable[[Path], AbstractContextManager[None]]:
+    """`with without_rights(path)`: nobody may enter `path`; root, whom no right stops, is somebody
+    else for the time."""
+
+    @contextmanager
+    def shut(path: Path) -> Iterator[None]:
+        is_root = os.geteuid() == 0
+        path.chmod(0)
+        if is_root:
+            try:
+                os.seteuid(65534)
+            except OSError as error:
+                pytest.skip(f"rights cannot be given up here: {error}")
+        try:
+            yield
+        finally:
+            if is_root:
+                os.seteuid(0)
+            path.chmod(0o700)
+
+    return shut

@@ -3,8 +3,8 @@ import pickle
 import re
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from eec.errors import UserError
 LAYOUTS = {"cifar10": cifar10.LAYOUT, "cifar100": cifar100.LAYOUT}
 PIXELS = np.arange(3072).reshape(3, 32, 32)
 """Of a row, as they lie on disk: all of the red plane line by line, then green, then blue."""
+
+WithoutRights = Callable[[Path], AbstractContextManager[None]]
 
 
 def picture(number: int) -> np.ndarray:
@@ -55,24 +57,6 @@ def write(layout: Layout, data_dir: Path) -> Path:
 @pytest.fixture(params=list(LAYOUTS))
 def layout(request: pytest.FixtureRequest) -> Layout:
     return LAYOUTS[request.param]
-
-
-@contextmanager
-def without_rights(path: Path) -> Iterator[None]:
-    """Nobody may enter `path`; root, whom no right stops, is somebody else for the time."""
-    is_root = os.geteuid() == 0
-    path.chmod(0)
-    if is_root:
-        try:
-            os.seteuid(65534)
-        except OSError as error:
-            pytest.skip(f"rights cannot be given up here: {error}")
-    try:
-        yield
-    finally:
-        if is_root:
-            os.seteuid(0)
-        path.chmod(0o700)
 
 
 # --- good files ---
@@ -313,7 +297,9 @@ def test_a_folder_in_place_of_a_file(layout: Layout, tmp_path: Path) -> None:
     assert str(path) in refusal(layout.name, tmp_path)
 
 
-def test_a_folder_without_rights(layout: Layout, tmp_path: Path) -> None:
+def test_a_folder_without_rights(
+    layout: Layout, tmp_path: Path, without_rights: WithoutRights
+) -> None:
     folder = write(layout, tmp_path)
     with without_rights(folder):
         message = refusal(layout.name, tmp_path)

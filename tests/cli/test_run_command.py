@@ -22,13 +22,13 @@ from PIL import Image
 from eec import EEC
 from eec.data.catalog import load_dataset
 from eec.methods.contract import Method
-from eec.report import figures
+from eec.report import write
 
 Call = Callable[..., Any]
 
 PICTURES = ["accuracy.png", "cost.png", "gap.png", "sheet.png"]
 CONTENTS = ["config.json", "environment.json", "learner.eec", "measures.jsonl", "pictures",
-            "report.html"]  # fmt: skip
+            "report.html", "samples.safetensors"]  # fmt: skip
 TINY = ["--per-class", "3", "--classes-per-increment", "5", "--size", "8"]
 
 
@@ -131,8 +131,11 @@ def test_the_same_command_gives_the_same_run(
         assert line.pop("seconds")
     assert first == second
     before, after = contents(folder), contents(tmp_path / "a run")
-    for name in ("config.json", "learner.eec", "pictures/sheet.png", "pictures/gap.png"):
+    for name in ("samples.safetensors", "learner.eec", "pictures/sheet.png", "pictures/gap.png"):
         assert before[name] == after[name], name
+    one, other = (json.loads(files["config.json"]) for files in (before, after))
+    assert one.pop("place")["folder"] != other.pop("place")["folder"]
+    assert one == other
 
 
 # In one's way: an earlier run, Ctrl-C.
@@ -189,9 +192,9 @@ def test_ctrl_c_before_the_first_increment_is_done(
 def test_ctrl_c_while_the_report_is_drawn(
     call: Call, short_recipe: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "accuracy_figure", interrupt)
+    monkeypatch.setattr(write, "accuracy_figure", interrupt)
     answer = call(*QUICK)
-    assert answer.status == 130 and answer.err.startswith("eec: stopped; 2 of 2 increments are in")
+    assert answer.status == 130 and answer.err == "eec: stopped; go on with: eec resume run\n"
     assert len(measures(Path("run"))) == 2
 
 
@@ -217,14 +220,12 @@ def test_ctrl_c_keeps_the_increments_that_are_done(
     finally:
         running.kill()
     assert running.returncode == 130
-    assert err == (
-        "eec: stopped; 1 of 2 increments are in a run; repeat the command with --overwrite to "
-        "begin again\n"
-    )
+    assert err == "eec: stopped; go on with: eec resume 'a run'\n"
     folder = tmp_path / "a run"
     assert [line["classes_seen"] for line in measures(folder)] == [5]
     assert sorted(entry.name for entry in folder.iterdir()) == [
-        "config.json", "environment.json", "learner.eec", "measures.jsonl", "pictures"
+        "checkpoint", "config.json", "environment.json", "learner.eec", "measures.jsonl",
+        "samples.safetensors",
     ]  # fmt: skip
 
 
@@ -290,13 +291,13 @@ def test_choices_reach_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: list[str] = []
-    draw = figures.accuracy_figure
+    draw = write.accuracy_figure
 
     def spy(record: Any, beside: Any, path: Path) -> Any:
         drawn.extend(f"{other.method} {other.path.name}" for other in beside)
         return draw(record, beside, path)
 
-    monkeypatch.setattr(figures, "accuracy_figure", spy)
+    monkeypatch.setattr(write, "accuracy_figure", spy)
     answer = call(
         "run", "digits", "--method", "joint", *TINY, "--seed", "7", "--class-order", "shuffled",
         "--validation", "0.2", "--quiet", "--net", "dcgan", "--keep-head", "False",

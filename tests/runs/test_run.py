@@ -16,12 +16,13 @@ from eec.data.stream import Increment, Stream
 from eec.errors import UserError
 from eec.methods.archive import load_learner
 from eec.methods.contract import Method
-from eec.methods.registry import METHODS, choose_options
+from eec.methods.registry import METHODS
 from eec.runs.config import RunConfig
 from eec.runs.folder import RunFolder
-from eec.runs.run import Sample, prepare, run
-from eec.training.loop import Progress, quiet
+from eec.runs.run import prepare, run
+from eec.runs.samples import Sample, read_samples
 from eec.training.runtime import Runtime
+from small_runs import Onlooker, config, measures
 
 pytestmark = pytest.mark.usefixtures("short_recipe")
 
@@ -33,53 +34,16 @@ KEYS = {
 }  # fmt: skip
 
 
-class Onlooker:
-    """Writes down what a display would be told."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def begin(self, stream: Stream, nets: dict[str, Any]) -> None:
-        self.seen.append(f"begin {stream.name}")
-
-    def increment(self, increment: Increment) -> None:
-        self.seen.append(f"increment {increment.number}")
-
-    def phase(self, name: str) -> Progress:
-        self.seen.append(name)
-        return quiet
-
-    def measured(self, line: dict[str, Any]) -> None:
-        self.seen.append(f"measured {line['increment']}")
-
-
-def config(method: str = "eec", **changes: Any) -> RunConfig:
-    return RunConfig(
-        dataset="digits",
-        method=method,
-        options=choose_options(method, **changes.pop("options", {})),
-        **{
-            "size": 16,
-            "per_class": 4,
-            "classes_per_increment": (1, 6, 3),
-            "device": "cpu",
-            "precision": "float32",
-            **changes,
-        },
-    )
-
-
 def go(
     path: Path, asked: RunConfig, onlooker: Onlooker | None = None
 ) -> tuple[Stream, Method, list[Sample], list[dict[str, Any]]]:
     stream, method = prepare(asked)
     folder = RunFolder.make(path, overwrite=False)
-    samples = run(asked, stream, method, folder, onlooker or Onlooker())
-    return stream, method, samples, measures(path)
-
-
-def measures(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (path / "measures.jsonl").read_text().splitlines()]
+    try:
+        run(asked, stream, method, folder, onlooker or Onlooker())
+    finally:
+        folder.close()
+    return stream, method, read_samples(folder.samples), measures(path)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -113,8 +77,8 @@ def test_every_method_fills_the_measures(method: str, tmp_path: Path, cpu: Runti
 
     remembers = method.startswith("eec")
     assert [sample.label for sample in samples] == list(range(10))
-    assert all((sample.remembered is not None) == remembers for sample in samples)
-    assert all((sample.decoded is not None) == remembers for sample in samples)
+    shown = ["test image"] + ["coded and decoded", "remembered"] * remembers
+    assert all(list(sample.rows) == shown for sample in samples)
     if remembers:
         assert [entry["class"] for entry in last["gap"]] == list(range(10))
         assert [entry["task"] for entry in last["decay"]] == [1, 2]
@@ -136,6 +100,7 @@ def test_configuration_and_environment_are_written(tmp_path: Path, cpu: Runtime)
             "classes_per_increment": [1, 6, 3],
             "order": "shuffled",
             "class_order": list(stream.class_order),
+            "increments": 3,
             "per_class": 4,
             "validation": 0.0,
             "returning": 0.0,
@@ -144,6 +109,14 @@ def test_configuration_and_environment_are_written(tmp_path: Path, cpu: Runtime)
             "notices": [],
         },
         "nets": method.nets((1, 16, 16)),
+        "originals": True,
+        "place": {
+            "data_dir": None,
+            "folder": str(Path.cwd()),
+            "strict": False,
+            "device": "cpu",
+            "precision": "float32",
+        },
         "command": "eec run digits",
     }
     environment = json.loads((tmp_path / "run" / "environment.json").read_text())

@@ -21,12 +21,21 @@ def write_run(path: Path) -> dict[str, bytes]:
     folder.write_json("config.json", CONFIG)
     folder.add_measures({"increment": 1})
     folder.learner.write_bytes(b"an earlier learner")
+    folder.pictures.mkdir()
     (folder.pictures / "sheet.png").write_bytes(b"an earlier picture")
+    folder.close()
     return contents(path)
 
 
+def begin(path: Path) -> None:
+    """A run that replaces the one in this place."""
+    folder = RunFolder.make(path, overwrite=True)
+    folder.add_measures({"increment": 1})
+    folder.close()
+
+
 def contents(path: Path) -> dict[str, bytes]:
-    files = [entry for entry in path.rglob("*") if entry.is_file()]
+    files = [entry for entry in path.rglob("*") if entry.is_file() and entry.name != ".lock"]
     return {str(entry.relative_to(path)): entry.read_bytes() for entry in files}
 
 
@@ -39,7 +48,9 @@ def refusal(path: Path, *, overwrite: bool) -> str:
 
 def test_a_new_folder_is_made_with_its_parents(tmp_path: Path) -> None:
     folder = RunFolder.make(tmp_path / "runs" / "a", overwrite=False)
-    assert [entry.name for entry in folder.path.iterdir()] == ["pictures"]
+    assert [entry.name for entry in folder.path.iterdir()] == [".lock"]
+    folder.close()
+    assert not list(folder.path.iterdir())
 
 
 def test_measures_are_lines_of_valid_json(tmp_path: Path) -> None:
@@ -69,10 +80,8 @@ def test_an_earlier_run_goes_when_the_new_one_has_its_first_line(tmp_path: Path)
     assert set(contents(tmp_path).values()) == set(before.values())  # aside, not gone
     folder.write_json("config.json", CONFIG)
     folder.add_measures({"increment": 1})
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
-        "config.json", "measures.jsonl", "pictures"
-    ]  # fmt: skip
-    assert list(folder.pictures.iterdir()) == []
+    folder.close()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["config.json", "measures.jsonl"]
 
 
 def test_a_run_that_came_to_nothing_gives_the_earlier_one_back(tmp_path: Path) -> None:
@@ -96,8 +105,10 @@ def test_a_run_that_came_to_nothing_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_killed_run_does_not_cost_the_one_it_was_to_replace(tmp_path: Path) -> None:
     before = write_run(tmp_path)
-    RunFolder.make(tmp_path, overwrite=True).write_json("config.json", CONFIG)
-    # killed here: no chance to undo; the next one fails too, but can
+    killed = RunFolder.make(tmp_path, overwrite=True)
+    killed.write_json("config.json", CONFIG)
+    assert killed.lock is not None
+    os.close(killed.lock.held)  # no chance to undo; the next one fails too, but can
     RunFolder.make(tmp_path, overwrite=True).undo()
     assert contents(tmp_path) == before
 
@@ -128,14 +139,14 @@ def test_a_strangers_file_in_a_run_folder_is_not_lost(tmp_path: Path) -> None:
 def test_leftovers_of_a_killed_write_are_no_strangers(tmp_path: Path) -> None:
     write_run(tmp_path)
     (tmp_path / ".learner.eec.0123abcd.part").write_bytes(b"half")
-    RunFolder.make(tmp_path, overwrite=True).add_measures({"increment": 1})
+    begin(tmp_path)
     assert b"half" not in contents(tmp_path).values()
 
 
 def test_a_folder_behind_a_link_is_replaced_in_its_place(tmp_path: Path) -> None:
     write_run(tmp_path / "disk")
     (tmp_path / "link").symlink_to("disk")
-    RunFolder.make(tmp_path / "link", overwrite=True).add_measures({"increment": 1})
+    begin(tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert list(contents(tmp_path / "disk")) == ["measures.jsonl"]
 
@@ -173,7 +184,6 @@ def test_a_full_disk_keeps_the_lines_that_were_written(
     ("act", "name"),
     [
         ("mkdir", ".earlier"),
-        ("mkdir", "pictures"),
         ("rename", "config.json"),
         ("rename", "pictures"),
     ],

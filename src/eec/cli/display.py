@@ -91,6 +91,8 @@ class Display:
 
         def on_step(done: int, total: int) -> None:
             nonlocal shown
+            if measure and self.clock.entered is None:
+                self.clock.entered = (done - 1) / total
             now = time.monotonic()
             if done < total and now - shown < REFRESH_SECONDS:
                 return
@@ -106,6 +108,14 @@ class Display:
 
     def measured(self, line: dict[str, Any]) -> None:
         self.clock.finish_increment()
+        self._show(line)
+
+    def recalled(self, line: dict[str, Any]) -> None:
+        """An increment that was done before."""
+        self.clock.finish_increment(total(line["seconds"]))
+        self._show(line)
+
+    def _show(self, line: dict[str, Any]) -> None:
         self.bars.update(
             self.whole, completed=self.clock.share(), left=_left(self.clock.seconds_left())
         )
@@ -145,6 +155,7 @@ class Clock:
             self.work.append(self.work[-1] + seen)  # work done after each increment
         self.finished = 0
         self.inside = 0.0
+        self.entered: float | None = None  # where in a training, which may go on from a checkpoint
         self.rate: float | None = None  # seconds for a unit of work
         self.began = self.trained = time.monotonic()
 
@@ -152,14 +163,16 @@ class Clock:
         self.began, self.inside = time.monotonic(), 0.0
 
     def start_training(self) -> None:
-        self.trained, self.inside = time.monotonic(), 0.0
+        self.trained, self.inside, self.entered = time.monotonic(), 0.0, None
 
-    def finish_increment(self) -> None:
+    def finish_increment(self, seconds: float | None = None) -> None:
+        """After `seconds`, or after the time since it was started."""
         self.finished, self.inside = self.finished + 1, 0.0
         # The first increment trains no classifier on one class but may train the codec: it tells
         # nothing of the others.
         if self.finished > 1:
-            self.rate = (time.monotonic() - self.began) / self._unit(self.finished)
+            seconds = time.monotonic() - self.began if seconds is None else seconds
+            self.rate = seconds / self._unit(self.finished)
 
     def done(self) -> float:
         if self.finished + 1 == len(self.work):
@@ -175,9 +188,10 @@ class Clock:
 
     def _first_guess(self) -> float | None:
         """Before an increment tells the rate: from the training that is going on."""
-        if self.inside < ENOUGH:
+        inside = self.inside - (self.entered or 0.0)
+        if inside < ENOUGH:
             return None
-        done = self.inside * self._unit(self.finished + 1)
+        done = inside * self._unit(self.finished + 1)
         return (time.monotonic() - self.trained) / done
 
     def _unit(self, increment: int) -> float:

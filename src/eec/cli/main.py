@@ -12,8 +12,10 @@ from collections.abc import Sequence
 import tyro
 
 from eec.cli.data import Data
+from eec.cli.inspect import Inspect
 from eec.cli.learn import Learn
 from eec.cli.predict import Predict
+from eec.cli.resume import Resume
 from eec.cli.run import Run
 from eec.errors import UserError
 
@@ -24,7 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Learn image classes one increment after another, keeping no real image."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     command = tyro.extras.subcommand_cli_from_dict(
-        {"run": Run, "learn": Learn, "predict": Predict, "data": Data},
+        {
+            "run": Run,
+            "resume": Resume,
+            "learn": Learn,
+            "predict": Predict,
+            "inspect": Inspect,
+            "data": Data,
+        },
         args=given or ["--help"],
         prog="eec",
         description=main.__doc__,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -29,13 +28,6 @@ from eec.methods.options import (
 )
 from eec.methods.registry import METHODS, choose_options
 from eec.runs.config import RunConfig
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from eec.report.folder import RunRecord
-    from eec.runs.folder import RunFolder
-    from eec.runs.run import Sample
 
 _DATASETS = ", ".join(name + entry.argument for name, entry in DATASETS.items())
 _METHODS = "; ".join(f"{name} ({entry.description})" for name, entry in METHODS.items())
@@ -82,6 +74,10 @@ class Run:
     """Where to compute."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """auto: bf16 where the hardware is fast at it, else float32."""
+    originals: bool = True
+    """Leave the few test images that the pictures show out of the run folder."""
+    checkpoint_every: float = 60.0
+    """Seconds of training between checkpoints, from which `eec resume` goes on."""
     quiet: bool = False
     """Print the result only."""
 
@@ -129,28 +125,20 @@ class Run:
         config = self._config(arguments)
         out = self.out or Path("runs") / f"{_file_name(self.dataset)}-{self.method}-{self.seed}"
 
-        from rich.console import Console
-
-        from eec.cli.display import Display
+        from eec.cli.carry_out import carry_out
         from eec.report.folder import read_run
         from eec.runs.folder import RunFolder
         from eec.runs.run import prepare, run
 
         beside = [read_run(path) for path in self.beside]
-        console = Console()
-        kept = "nothing was kept: the run had not begun"
-        try:
-            with Display(console, quiet=self.quiet) as display:
-                stream, method = prepare(config, display.reading)
-                folder = RunFolder.make(out, overwrite=self.overwrite)
-                try:
-                    samples = run(config, stream, method, folder, display)
-                finally:
-                    kept = _kept(folder, len(stream.increments))
-            _tell(console, out, beside, samples)
-        except KeyboardInterrupt:
-            print(f"eec: stopped; {kept}", file=sys.stderr)
-            raise
+        carry_out(
+            lambda progress: (config, *prepare(config, progress)),
+            lambda: RunFolder.make(out, overwrite=self.overwrite),
+            run,
+            quiet=self.quiet,
+            every=self.checkpoint_every,
+            beside=beside,
+        )
 
     def _config(self, arguments: Sequence[str]) -> RunConfig:
         names = [field.name for field in fields(EECOptions) if field.name != "flip"]
@@ -169,46 +157,9 @@ class Run:
             returning=self.returning,
             device=self.device,
             precision=self.precision,
+            originals=self.originals,
             command=shlex.join(["eec", *arguments]),
         )
-
-
-def _tell(console: Console, out: Path, beside: list[RunRecord], samples: list[Sample]) -> None:
-    """Draw the pictures, write the page, print the table, and say where everything is."""
-    from eec.report.figures import accuracy_figure, cost_figure, gap_figure
-    from eec.report.folder import joint_beside, read_run
-    from eec.report.page import write_page
-    from eec.report.sheet import SheetRow, sheet_figure
-    from eec.report.table import headline, run_table
-    from eec.report.words import run_name
-
-    record = read_run(out)
-    accuracy_figure(record, beside or joint_beside(record), record.pictures / "accuracy.png")
-    gap_figure(record, record.pictures / "gap.png")
-    cost_figure(record, record.pictures / "cost.png")
-    rows = [SheetRow(s.label, s.test, s.decoded, s.remembered) for s in samples]
-    sheet_figure(rows, record.pictures / "sheet.png", run_name(record))
-    page = write_page(record, out / "report.html")
-    console.print(run_table(record))
-    for line in (
-        headline(record),
-        f"measures  {out / 'measures.jsonl'}",
-        f"pictures  {record.pictures}",
-        f"learner   {out / 'learner.eec'}",
-        f"report    {page}",
-    ):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _kept(folder: RunFolder, increments: int) -> str:
-    if folder.lines:
-        return (
-            f"{len(folder.lines)} of {increments} increments are in {folder.path}; repeat the "
-            "command with --overwrite to begin again"
-        )
-    if folder.path.exists():
-        return f"{folder.path} is as it was before"
-    return "nothing was kept: the first increment was not done"
 
 
 def _file_name(dataset: str) -> str:

@@ -17,6 +17,7 @@ from torch.nn.functional import mse_loss
 from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import Classifier, Shape, shape_of
 from eec.training.batches import Batches, to_float, to_uint8
+from eec.training.journal import Journal
 from eec.training.loop import Progress, apply, quiet, train
 from eec.training.recipes import Plan
 from eec.training.runtime import Runtime, generator, seeded
@@ -124,6 +125,7 @@ def train_codec(
     targets: Tensor | None = None,
     start: Autoencoder | None = None,
     progress: Progress = quiet,
+    journal: Journal | None = None,
     warn: Warn = print,
 ) -> Codec:
     """Train an autoencoder on a task's images until it is fit to be their only memory.
@@ -136,7 +138,7 @@ def train_codec(
     steps = 0
     for attempt in range(ATTEMPTS):
         again = seed + attempt
-        steps += _fit(net, images, options, plan, runtime, again, classifier, progress)
+        steps += _fit(net, images, options, plan, runtime, again, classifier, progress, journal)
         codec = Codec(net, runtime, steps, attempt + 1)
         quality = judge(codec, images, classifier, targets)
         lost = math.inf if math.isnan(quality.unexplained) else quality.unexplained
@@ -194,6 +196,7 @@ def _fit(
     seed: int,
     classifier: Classifier | None,
     progress: Progress,
+    journal: Journal | None,
 ) -> int:
     content = None
     if classifier is not None and options.content > 0:
@@ -209,7 +212,8 @@ def _fit(
 
     batches = Batches(images.to(runtime.device))
     plan = plan.for_pixels(images.shape[2] * images.shape[3])
-    return train(net, batches, loss, plan, runtime, generator(seed, "autoencoder"), progress)
+    rng = generator(seed, "autoencoder")
+    return train(net, batches, loss, plan, runtime, rng, progress, journal)
 
 
 class ContentLoss:

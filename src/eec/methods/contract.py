@@ -27,6 +27,7 @@ from eec.errors import UserError
 from eec.methods.options import ClassifierOptions
 from eec.nets.classifiers import CLASSIFIERS, Classifier, Shape, shape_of
 from eec.training.batches import Batches, to_float
+from eec.training.journal import Journal
 from eec.training.loop import Progress, apply, quiet, train
 from eec.training.recipes import find_recipe
 from eec.training.runtime import Runtime, derive_seed, generator, seeded
@@ -51,13 +52,18 @@ class Report:
     pseudo: Facts | None = None
     notes: list[str] = field(default_factory=list)
     on_phase: OnPhase = unseen
+    journal: Journal = field(default_factory=Journal)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Progress]:
         """Show and time one phase."""
-        began = time.perf_counter()
+        began = self._clock()
         yield self.on_phase(name)
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+        self.seconds[name] = self.seconds.get(name, 0.0) + self._clock() - began
+
+    def _clock(self) -> float:
+        """Seconds; those that an earlier process had worked on a training count, too."""
+        return time.perf_counter() + self.journal.regained
 
 
 class Method(ABC):
@@ -76,11 +82,13 @@ class Method(ABC):
 
     # What a method is asked.
 
-    def learn(self, task: Task, on_phase: OnPhase = unseen) -> Report:
+    def learn(
+        self, task: Task, on_phase: OnPhase = unseen, journal: Journal | None = None
+    ) -> Report:
         """Learn one more task. If that fails or is interrupted, the learner stays as it was."""
         self.check(task)
         before = self.state()
-        report = Report(on_phase=on_phase)
+        report = Report(on_phase=on_phase, journal=journal or Journal())
         try:
             self.tasks += 1
             self.image = self.image or shape_of(task.images)
@@ -145,6 +153,11 @@ class Method(ABC):
     def reconstruct(self, images: Tensor, label: Label) -> Tensor | None:
         """Images of a class coded and decoded as that class is kept, where that can be done."""
         return None
+
+    @property
+    def forgets_encoders(self) -> bool:
+        """Whether a saved learner can no longer code images of the tasks that it has learned."""
+        return False
 
     def view(self, images: Tensor) -> Tensor:
         """The part of images that the nets see: all, or the middle where crops are trained on."""
@@ -221,6 +234,7 @@ class Method(ABC):
                 self.runtime,
                 generator(seed, "batches"),
                 progress,
+                report.journal,
             )
 
     def _batches(self, images: Tensor) -> Batches:

@@ -193,6 +193,7 @@ class EECMethod(Keeper):
                 targets=targets if self.options.new_images == "real" else None,
                 start=start,
                 progress=progress,
+                journal=report.journal,
                 warn=report.notes.append,
             )
         if self.options.codec == "retrained":

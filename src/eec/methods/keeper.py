@@ -81,6 +81,10 @@ class Keeper(Method):
         codec = self.memory.codec_of(task)
         return codec(self.view(images)) if codec.encodes else None
 
+    @property
+    def forgets_encoders(self) -> bool:
+        return self.options.codec == "per-task"
+
     # The budget.
 
     def set_memory(self, memory: str) -> None:
@@ -180,8 +184,8 @@ class Keeper(Method):
         for task, codec in self.memory.codecs.items():
             weights = weights_of(codec.net, f"codecs.{task}.")
             # A codec that will never encode again is kept as a decoder.
-            encodes_later = self.options.codec != "per-task"
-            kept = {n: t for n, t in weights.items() if encodes_later or ".decoder." in n}
+            whole = not self.forgets_encoders
+            kept = {n: t for n, t in weights.items() if whole or ".decoder." in n}
             tensors |= {n: t.half() for n, t in kept.items()} if self._half else kept
         return tensors, {
             "originals": {str(t): c for t, c in self.originals.items()},

@@ -1,4 +1,4 @@
-"""The picture sheet: for each class test images, the same decoded, and remembered ones."""
+"""Picture sheets: for each class some rows of images, such as test images and remembered ones."""
 
 import textwrap
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from eec.report import canvas
 from eec.report.canvas import MUTED
 
 Pixels = NDArray[np.uint8]  # [N, C, H, W]
+Rows = Sequence[tuple[str, Any]]  # what each row of a class is called, and its images
 
 COLUMNS = 10
 CELL = 64  # pixels of the sheet for one image, about
@@ -32,22 +33,24 @@ class SheetRow:
     decoded: Any = None
     remembered: Any = None
 
-    def parts(self) -> list[tuple[str, Pixels]]:
-        """The rows to draw: what they are called, and their images."""
-        named = (
+    def rows(self) -> Rows:
+        return (
             ("test image", self.test),
             ("coded and decoded", self.decoded),
             ("remembered", self.remembered),
         )
-        given = [(name, _checked(images, name)) for name, images in named if images is not None]
-        return [(name, images) for name, images in given if len(images)]
 
 
 def sheet_figure(
     rows: Sequence[SheetRow], path: Path, title: str = "What it sees and what it remembers"
 ) -> Path | None:
-    """Draw the sheet; None if there is no image at all."""
-    classes = [(row.label, row.parts()) for row in rows]
+    """The sheet of a run; None if there is no image at all."""
+    return draw_sheet([(row.label, row.rows()) for row in rows], path, title)
+
+
+def draw_sheet(given: Sequence[tuple[object, Rows]], path: Path, title: str) -> Path | None:
+    """For each label its rows, but for those without images; None if there is no image at all."""
+    classes = [(label, _with_images(rows)) for label, rows in given]
     classes = [(label, parts) for label, parts in classes if parts]
     if not classes:
         return None
@@ -85,6 +88,11 @@ def _draw(
             drawn = axes.text(x, y, text, va="center", size=8 if strong else 6)
             drawn.set(weight="bold") if strong else drawn.set(color=MUTED)
         return canvas.save(figure, path)
+
+
+def _with_images(rows: Rows) -> list[tuple[str, Pixels]]:
+    given = [(name, _checked(images, name)) for name, images in rows if images is not None]
+    return [(name, images) for name, images in given if len(images)]
 
 
 def _wrapped(label: object) -> str:

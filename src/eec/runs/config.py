@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eec.data.catalog import find_dataset
 from eec.methods.options import ClassifierOptions
+
+if TYPE_CHECKING:
+    from eec.data.labels import Label
 
 
 @dataclass(frozen=True)
@@ -23,12 +27,13 @@ class RunConfig:
     size: int | None = None
     strict: bool = False  # refuse images that cannot be decoded, in place of leaving them out
     classes_per_increment: int | tuple[int, ...] | None = None
-    class_order: str = "natural"
+    class_order: str | tuple[Label, ...] = "natural"
     per_class: int | None = None
     validation: float = 0.0
     returning: float = 0.0
     device: str = "auto"
     precision: str = "auto"
+    originals: bool = True  # keep a few test images for people to look at
     command: str = ""
 
     @property

@@ -32,6 +32,22 @@ def describe(runtime: Runtime) -> dict[str, Any]:
     }
 
 
+def restore_threads(before: dict[str, Any]) -> list[str]:
+    """Compute with as many threads as the run began with; tell what is not as it was.
+
+    Sums come out in another order, and in the last bit, on another machine or thread count.
+    """
+    threads = before.get("threads")
+    if isinstance(threads, int) and threads > 0:
+        torch.set_num_threads(threads)
+    now = {"torch": version("torch"), "cpu": _cpu(), "revision": _revision()}
+    return [
+        f"{name} was {before[name]} when this run began and is {value} now: the result may differ"
+        for name, value in now.items()
+        if before.get(name) not in (None, value)
+    ]
+
+
 def _cpu() -> str:
     info = Path("/proc/cpuinfo")
     if info.is_file():

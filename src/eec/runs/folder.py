@@ -1,4 +1,9 @@
-"""The run folder: made once, written whole, never mixed with another run's."""
+"""The run folder: made once, written whole, never mixed with another run's.
+
+`measures.jsonl` says how far the run has come: an increment is done when its line is there. The
+learner of that moment is `learner.eec`; what belongs to the increment after it is in `checkpoint`,
+which goes when the increment is done.
+"""
 
 from __future__ import annotations
 
@@ -11,51 +16,140 @@ from typing import Any
 
 from eec.errors import UserError
 from eec.files import write_whole
+from eec.runs import lock
+from eec.runs.lock import Lock
 
 MARK = "config.json"  # the file by which a run folder is known
-CONTENTS = {MARK, "environment.json", "measures.jsonl", "learner.eec", "pictures", "report.html"}
+CONTENTS = {
+    MARK, "environment.json", "measures.jsonl", "learner.eec", "checkpoint", "samples.safetensors",
+    "pictures", "report.html",
+}  # fmt: skip
 EARLIER = ".earlier"  # where a run that is being replaced waits for the new one's first line
 
 
 class RunFolder:
+    """Locked as long as it is open: `close` it."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lines: list[str] = []
         self.made = [place for place in (path, *path.parents) if not place.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        self.lock: Lock | None = Lock(path)
+        for part in path.rglob(".*.part"):  # of a process that was killed while it wrote
+            part.unlink()
 
     @classmethod
     def make(cls, path: Path, *, overwrite: bool) -> RunFolder:
         """A folder for a new run; an earlier run in its place is kept unless told otherwise."""
-        folder = cls(path)
         try:
-            found = sorted(path.iterdir()) if path.is_dir() else []
-            if found:
-                _check_replaceable(path, found, overwrite)
-                folder._set_aside(found)
-            folder._make_room()
+            folder = cls(path)
+            try:
+                found = [entry for entry in sorted(path.iterdir()) if entry.name != lock.NAME]
+                if found:
+                    _check_replaceable(path, found, overwrite)
+                    folder._set_aside(found)
+            except BaseException:
+                folder.close()
+                raise
         except OSError as error:
             raise UserError(
                 f"cannot make {path}: {error.strerror}; choose another --out"
             ) from error
         return folder
 
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of a run that is to go on."""
+        if not _is_run(path):
+            raise UserError(f"{path} is not a run folder: give the folder that `eec run` wrote to")
+        try:
+            folder = cls(path)
+        except OSError as error:
+            raise UserError(f"cannot go on in {path}: {error.strerror}") from error
+        with suppress(FileNotFoundError):
+            text = (path / "measures.jsonl").read_text()
+            folder.lines = [f"{line}\n" for line in text.split("\n") if line]
+        return folder
+
+    def close(self) -> None:
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
+
     @property
     def learner(self) -> Path:
         return self.path / "learner.eec"
 
     @property
+    def next_learner(self) -> Path:
+        """The learner after an increment whose line is not there yet."""
+        return self.checkpoint / "learner.eec"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint"
+
+    @property
+    def decoded(self) -> Path:
+        """Test images as codecs that can no longer encode had coded them, to judge them by."""
+        return self.checkpoint / "decoded.safetensors"
+
+    @property
+    def samples(self) -> Path:
+        return self.path / "samples.safetensors"
+
+    @property
     def pictures(self) -> Path:
         return self.path / "pictures"
+
+    @property
+    def worth_going_on(self) -> bool:
+        """Whether there is any work in it that a new run would do again."""
+        return bool(self.lines) or any(self.checkpoint.glob("*/training-*"))
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        try:
+            value: dict[str, Any] = json.loads((self.path / name).read_bytes())
+        except (OSError, ValueError):
+            raise UserError(
+                f"{self.path / name} cannot be read: restore it, or run again"
+            ) from None
+        return value
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         write_whole(self.path / name, (json.dumps(value, indent=2) + "\n").encode())
 
+    def check_present(self) -> None:
+        """A folder that was removed must not come back as a part of itself."""
+        if not (self.path / MARK).exists():
+            raise UserError(
+                f"{self.path} was removed while it was in use: begin again with eec run"
+            )
+
     def add_measures(self, measures: dict[str, Any]) -> None:
-        """One more line; the file is replaced as a whole, so a reader never meets half a line."""
+        """One more line: the increment is done, and `next_learner` is the learner.
+
+        The file is replaced as a whole, so a reader never meets half a line.
+        """
         lines = [*self.lines, json.dumps(_valid(measures), allow_nan=False) + "\n"]
         write_whole(self.path / "measures.jsonl", "".join(lines).encode())
         self.lines = lines
-        shutil.rmtree(self.path / EARLIER, ignore_errors=True)
+        self.settle()
+
+    def settle(self) -> None:
+        """Clear away what belongs to increments that are done. Killed in here, do it again."""
+        if self.lines:
+            shutil.rmtree(self.path / EARLIER, ignore_errors=True)
+        done = self.checkpoint / f"increment-{len(self.lines)}"
+        if done.exists():
+            with suppress(FileNotFoundError):
+                self.next_learner.replace(self.learner)
+            shutil.rmtree(done, ignore_errors=True)
+
+    def finish(self) -> None:
+        """Nothing is left to go on with."""
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
 
     def undo(self) -> None:
         """Leave the place as it was found, as far as can be: for a run that came to nothing."""
@@ -64,6 +158,7 @@ class RunFolder:
             _remove([entry for entry in self.path.iterdir() if entry != earlier])
             if earlier.is_dir():
                 self._put_back()
+            self.close()
             for place in self.made:
                 place.rmdir()
 
@@ -86,23 +181,17 @@ class RunFolder:
             entry.rename(self.path / entry.name)
         earlier.rmdir()
 
-    def _make_room(self) -> None:
-        try:
-            self.pictures.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            self.undo()
-            raise
-
 
 def _check_replaceable(path: Path, found: list[Path], overwrite: bool) -> None:
     if not _is_run(path):
         raise UserError(f"{path} is not empty and no run folder: choose another --out")
     if not overwrite:
         raise UserError(
-            f"{path} holds an earlier run: choose another --out, or replace it with --overwrite"
+            f"{path} holds an earlier run: choose another --out, replace it with --overwrite, or "
+            f"go on with it (eec resume {path})"
         )
     for entry in found:
-        if entry.name not in {*CONTENTS, EARLIER} and entry.suffix != ".part":
+        if entry.name not in {*CONTENTS, EARLIER}:
             raise UserError(
                 f"{entry} is of no run and would be lost: move it away, or choose another --out"
             )

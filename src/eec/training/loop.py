@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from eec.training.batches import Batches
+from eec.training.journal import Journal
 from eec.training.recipes import Plan
 from eec.training.runtime import Runtime
 
@@ -27,24 +28,30 @@ def train(
     runtime: Runtime,
     generator: torch.Generator,
     progress: Progress = quiet,
+    journal: Journal | None = None,
 ) -> int:
     """Minimise `loss` over the weights of `net`; gives the number of steps.
 
     `net` is left in evaluation mode. All randomness comes from `generator`, so the same inputs give
-    the same weights, bit for bit, on the same machine and thread count.
+    the same weights, bit for bit, on the same machine and thread count: also where `journal` has a
+    part of the training from an earlier process.
     """
     count = len(batches)
     total = plan.total_steps(count)
     weights = [w for w in net.parameters() if w.requires_grad]
     optimizer = _optimizer(weights, plan)
+    training = (journal or Journal()).open(net, optimizer, generator)
+    step, order, done = training.at.step, training.at.order, training.at.done
+    if training.finished:
+        step = total
+        progress(step, total)
     net.train()
-    step = 0
     while step < total:
+        if order is None:
+            order = torch.randperm(count, generator=generator)
         # Parts of nearly equal size, and a lone image twice: BatchNorm cannot learn from one.
-        order = torch.randperm(count, generator=generator)
-        if count == 1:
-            order = order.repeat(2)
-        for index in order.tensor_split(plan.batches_per_epoch(count)):
+        epoch = order.repeat(2) if count == 1 else order
+        for index in epoch.tensor_split(plan.batches_per_epoch(count))[done:]:
             for group in optimizer.param_groups:
                 group["lr"] = plan.rate_at(step, count)
             with runtime.autocast():
@@ -54,10 +61,13 @@ def train(
             if plan.clip is not None:
                 nn.utils.clip_grad_norm_(weights, plan.clip)
             optimizer.step()
-            step += 1
+            step, done = step + 1, done + 1
             progress(step, total)
             if step == total:
                 break
+            training.mark(step, order, done)
+        order, done = None, 0
+    training.finish()
     net.eval()
     return step
 

@@ -1,0 +1,166 @@
+"""What a learner holds: its facts, and a sheet of pictures decoded from its memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from eec.memory.budget import parse_budget
+from eec.memory.episodes import Kept, Memory
+from eec.methods.contract import Facts, Method
+from eec.methods.keeper import Keeper
+from eec.report.sheet import COLUMNS, Rows, draw_sheet
+from eec.training.runtime import generator
+
+MOST_ROWS = 60  # of images on a sheet: more than that nobody looks at
+
+# The facts: all of them are JSON.
+
+
+def look_inside(method: Method, file_bytes: int) -> Facts:
+    """What a learner holds that takes so many bytes on disk; the bytes by part add up to them."""
+    parts = method.bytes_by_part()
+    memory = _memory(method)
+    return {
+        "method": method.name,
+        "options": asdict(method.options),
+        "seed": method.seed,
+        "tasks": method.tasks,
+        "image": None if method.image is None else list(method.image),
+        "keeps_real_images": not method.strict,
+        "budget": _budget(method, file_bytes) if isinstance(method, Keeper) else None,
+        "codes": None if memory is None else _codes(memory),
+        "classes": _classes(method, memory),
+        "bytes": {**parts, "header": file_bytes - sum(parts.values()), "file": file_bytes},
+    }
+
+
+def _memory(method: Method) -> Memory | None:
+    return method.memory if isinstance(method, Keeper) else None
+
+
+def _budget(method: Keeper, file_bytes: int) -> Facts:
+    budget = parse_budget(method.options.memory)
+    if budget.bytes is not None:
+        used = file_bytes - method.bytes_by_part()["classifier"]
+        return {"unit": "bytes", "limit": budget.bytes, "used": used}
+    return {"unit": "slots", "limit": budget.slots, "used": sum(method.memory.slots().values())}
+
+
+def _codes(memory: Memory) -> Facts | None:
+    """How codes are kept; None while there are none."""
+    if not memory.kept:
+        return None
+    codes = memory.kept[0].codes
+    one = math.prod(codes.shape[1:]) * codes.element_size()
+    return {
+        "type": str(codes.dtype).removeprefix("torch."),
+        "shape": list(codes.shape[1:]),
+        "bytes_an_episode": one,
+        "bytes_a_concept": 2 * one,
+        "codecs": len(memory.codecs),
+    }
+
+
+def _classes(method: Method, memory: Memory | None) -> list[Facts]:
+    """What is kept of each class, in whichever tasks it came."""
+    if memory is None:
+        return [{"label": label} for label in method.classes]
+    stored = memory.tensors().keys()
+    rows = []
+    for index, label in enumerate(method.classes):
+        parts = _parts(memory, index)
+        # Where every code of a task stands for itself alone, its counts are not stored.
+        counted = [part for part in parts if f"counts.{part.task}" in stored]
+        rows.append(
+            {
+                "label": label,
+                "tasks": [part.task for part in parts],
+                "episodes": sum(part.singles for part in parts),
+                "concepts": sum(len(part.spreads) for part in parts),
+                "images": sum(int(part.counts.sum()) for part in parts),
+                "slots": sum(part.slots for part in parts),
+                "bytes": sum(part.codes.nbytes + part.spreads.nbytes for part in parts)
+                + sum(part.counts.nbytes for part in counted),
+            }
+        )
+    return rows
+
+
+def _parts(memory: Memory, index: int) -> list[Kept]:
+    return [part for part in memory.kept if part.target == index]
+
+
+# The sheet.
+
+
+def memory_sheet(method: Method, path: Path, title: str) -> int:
+    """Draw what is remembered, and say of how many classes; of none, nothing is written.
+
+    What is under a concept's centroid was drawn from that concept.
+    """
+    memory = _memory(method)
+    if memory is None or not memory.kept:
+        return 0
+    shown = _shown_classes(memory, len(method.classes))
+    if len(shown) < len(method.classes):
+        title += f"\n{len(shown)} of {len(method.classes)} classes, evenly over their arrival"
+    rows = [(method.classes[i], _rows(memory, i, method.seed)) for i in shown]
+    draw_sheet(rows, path, title)
+    return len(shown)
+
+
+def _shown_classes(memory: Memory, count: int) -> list[int]:
+    """So many classes, old ones and new ones, that a sheet of them can be looked at."""
+    rows_a_class = 3 if any(len(part.spreads) for part in memory.kept) else 1
+    return _evenly(count, MOST_ROWS // rows_a_class)
+
+
+def _evenly(count: int, most: int) -> list[int]:
+    chosen: list[int] = torch.linspace(0, count - 1, min(most, count)).round().int().tolist()
+    return chosen
+
+
+def _rows(memory: Memory, index: int, seed: int) -> Rows:
+    parts = _parts(memory, index)
+    episodes = [(part, i) for part in parts for i in range(part.singles)]
+    concepts = [(part, i) for part in parts for i in range(len(part.spreads))]
+    random = generator(seed, "inspect", index)
+    few, fewer = _chosen(episodes), _chosen(concepts)
+    return [
+        (_of(len(episodes), "episodes"), _cat([_episode(memory, *one) for one in few])),
+        (_of(len(concepts), "concepts"), _cat([_concept(memory, *one, None) for one in fewer])),
+        ("drawn, unfiltered", _cat([_concept(memory, *one, random) for one in fewer])),
+    ]
+
+
+def _chosen(found: list[tuple[Kept, int]]) -> list[tuple[Kept, int]]:
+    return [found[i] for i in _evenly(len(found), COLUMNS)]
+
+
+def _of(count: int, what: str) -> str:
+    if count == 1:
+        return f"1 {what.removesuffix('s')}"
+    return f"{count} {what}" if count <= COLUMNS else f"{COLUMNS} of {count:,} {what}"
+
+
+def _cat(images: list[Tensor]) -> Tensor | None:
+    return torch.cat(images) if images else None
+
+
+def _episode(memory: Memory, part: Kept, place: int) -> Tensor:
+    return memory.decode(part, part.codes[place : place + 1])
+
+
+def _concept(memory: Memory, part: Kept, place: int, random: torch.Generator | None) -> Tensor:
+    """A concept's centroid, or an image drawn from the concept."""
+    packing = memory.packings[part.task]
+    codes = packing.unpack(part.codes[part.singles + place][None])
+    if random is not None:
+        noise = torch.randn(codes.shape, generator=random)
+        codes = (codes + noise * packing.unpack(part.spreads[place][None])).clamp_min(0)
+    return memory.codec_of(part.task).decode(codes)

@@ -57,6 +57,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         recipe: RecipeName = "fast",
         keep_head: bool = True,
         flip: bool = False,
+        turn: int = 0,
         crop: int = 0,
         codec: CodecKind = "frozen",
         new_images: NewImages = "decoded",
@@ -79,6 +80,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         self.recipe = recipe
         self.keep_head = keep_head
         self.flip = flip
+        self.turn = turn
         self.crop = crop
         self.codec = codec
         self.new_images = new_images

@@ -17,7 +17,7 @@ OPTIONS = [
     "--content", "--content-scale", "--crop", "--data-dir", "--decay", "--device", "--help",
     "--keep-head", "--linkage", "--memory", "--method", "--net", "--new-images", "--no-originals", "--out",
     "--output", "--over-budget", "--overwrite", "--per-class", "--precision", "--quiet",
-    "--recipe", "--returning", "--see", "--seed", "--share", "--size", "--strict",
+    "--recipe", "--returning", "--see", "--seed", "--share", "--size", "--strict", "--turn",
     "--validation",
 ]  # fmt: skip
 

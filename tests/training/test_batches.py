@@ -124,3 +124,27 @@ def test_a_window_smaller_than_the_image_is_cut_everywhere_in_it() -> None:
     taken = to_uint8(Batches(image, window=5).take(torch.zeros(300, dtype=torch.long), seeded(0)))
     whole = {image[0, :, y : y + 5, x : x + 5].numpy().tobytes() for y in (0, 1) for x in range(3)}
     assert {cut.numpy().tobytes() for cut in taken} == whole
+
+
+def test_images_are_turned_each_in_its_own_way(digit_images: Callable[..., Tensor]) -> None:
+    images = digit_images(7, 1).repeat(40, 1, 1, 1)
+    index = torch.arange(40)
+    plain = Batches(images).take(index, seeded(0))
+    turned = Batches(images, turn=12).take(index, seeded(0))
+    assert turned.shape == plain.shape and turned.dtype == plain.dtype
+    assert turned.is_contiguous(memory_format=torch.channels_last)
+    assert turned.min() >= -1 and turned.max() <= 1
+    assert len(turned.unique(dim=0)) == 40
+    # Still the same digit: ink comes neither nor goes, but for what a stretch makes of it.
+    ink, before = ((batch + 1).sum((1, 2, 3)) for batch in (turned, plain))
+    assert ((ink / before - 1).abs() < 0.3).all()
+    assert ink.mean().item() == pytest.approx(before.mean().item(), rel=0.05)
+    again = Batches(images, turn=12).take(index, seeded(0))
+    assert torch.equal(turned, again)
+
+
+def test_what_comes_in_from_outside_is_black() -> None:
+    white = torch.full((8, 1, 16, 16), 255, dtype=torch.uint8)
+    turned = Batches(white, turn=45).take(torch.arange(8), seeded(0))
+    assert (turned[:, 0, 8, 8] == 1).all()
+    assert turned[:, :, 0, 0].min() == -1

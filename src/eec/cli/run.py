@@ -88,6 +88,9 @@ class Run:
     """Training: fast, or paper, the published one epoch for epoch [fast]."""
     keep_head: bool | None = None
     """Keep the head's rows of old classes, or begin the head anew at each increment [True]."""
+    turn: int | None = None
+    """Turn, stretch and slant images at random in training, by up to so many degrees and percent
+    [by data set: 12 for digits and mnist, else 0; none with --recipe paper]."""
     crop: int | None = None
     """Train on random crops of this many pixels, judge on the central one: --size 256 --crop 224
     [whole images]."""
@@ -141,7 +144,7 @@ class Run:
         )
 
     def _config(self, arguments: Sequence[str]) -> RunConfig:
-        names = [field.name for field in fields(EECOptions) if field.name != "flip"]
+        names = [field.name for field in fields(EECOptions) if field.name not in ("flip", "turn")]
         return RunConfig(
             dataset=self.dataset,
             method=self.method,
@@ -155,6 +158,7 @@ class Run:
             per_class=self.per_class,
             validation=self.validation,
             returning=self.returning,
+            turn=self.turn,
             device=self.device,
             precision=self.precision,
             originals=self.originals,

@@ -21,6 +21,8 @@ class Dataset:
     test_labels: list[Label]
     flip: bool
     """Whether a mirrored image is still of its class."""
+    turn: int = 0
+    """By how many degrees an image may be turned, and percent stretched, and be what it was."""
     classes: tuple[Label, ...] = ()
     """All labels in the natural order of the set; sorted if the set has no order of its own."""
     notices: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ def load(request: Request) -> Dataset:
         test_images=images[torch.from_numpy(test)],
         test_labels=labels[test].tolist(),
         flip=False,
+        turn=12,
         classes=tuple(range(10)),
     )
 

@@ -43,7 +43,9 @@ def read_idx(path: Path) -> np.ndarray:
         raise UserError(f"{path} cannot be read ({error.strerror}): check the file") from None
 
 
-def load_idx_dataset(name: str, folder: Path, classes: Sequence[Label], *, flip: bool) -> Dataset:
+def load_idx_dataset(
+    name: str, folder: Path, classes: Sequence[Label], *, flip: bool = False, turn: int = 0
+) -> Dataset:
     """The data set in the four files of a folder; label byte i means `classes[i]`."""
     paths = _find_files(name, folder)
     train_images, train_labels = _read_pair(paths[TRAIN_IMAGES], paths[TRAIN_LABELS], classes)
@@ -55,6 +57,7 @@ def load_idx_dataset(name: str, folder: Path, classes: Sequence[Label], *, flip:
         test_images=as_images(test_images, name=str(paths[TEST_IMAGES])),
         test_labels=test_labels,
         flip=flip,
+        turn=turn,
         classes=tuple(classes),
     )
 

@@ -7,4 +7,4 @@ from eec.data.idx import load_idx_dataset
 
 def load(request: Request) -> Dataset:
     """From the four original files in DATA_DIR/mnist."""
-    return load_idx_dataset("mnist", request.data_dir / "mnist", range(10), flip=False)
+    return load_idx_dataset("mnist", request.data_dir / "mnist", range(10), turn=12)

@@ -92,6 +92,7 @@ class Increment:
 class Stream:
     name: str
     flip: bool
+    turn: int
     increments: tuple[Increment, ...]
     class_order: tuple[Label, ...]
     judged_on: JudgedOn
@@ -150,6 +151,7 @@ def make_stream(
     return Stream(
         name=dataset.name,
         flip=dataset.flip,
+        turn=dataset.turn,
         increments=tuple(increments),
         class_order=class_order,
         judged_on="validation" if validation else "test",

@@ -239,10 +239,10 @@ class Method(ABC):
 
     def _batches(self, images: Tensor) -> Batches:
         """Images that bring a margin of their own are cropped inside it, others are padded."""
-        window, flip = self.options.crop, self.options.flip
-        if window:
-            return Batches(images, window=window, flip=flip)
-        return Batches(images, pad=self.recipe.crop, flip=flip)
+        o = self.options
+        if o.crop:
+            return Batches(images, window=o.crop, flip=o.flip, turn=o.turn)
+        return Batches(images, pad=self.recipe.crop, flip=o.flip, turn=o.turn)
 
     def _net_name(self, image: Shape) -> str:
         if self.options.net == "auto":

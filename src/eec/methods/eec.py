@@ -56,19 +56,22 @@ class EECMethod(Keeper):
         images = self.view(brought)  # what is coded; their margin, if any, serves random crops
         rehearsal = self._rehearse(report)
         weights = self._measure_decay(rehearsal, report)
+        left: list[Kept] = []
         matched = self.options.new_images != "real"
         if matched:  # `D` is to see new images as memory will show them: the codec comes first
             self._train_autoencoder(images, targets, rehearsal, report)
             if self.options.codec == "retrained":  # memory has a new decoder: old images, too
                 rehearsal = self._rehearse(report)
             self._store(images, targets, report)
-        mixture = self._mix(brought, targets, rehearsal, weights)
+            left = self._plan_budget(report)
+        mixture = self._mix(brought, targets, rehearsal, weights, left)
         self._train_classifier(mixture.images, mixture.targets, mixture.weights, report)
         self.originals[self.tasks] = self._accuracy(images, targets)
         if not matched:
             self._train_autoencoder(images, targets, rehearsal, report)
             self._store(images, targets, report)
-        self._fit_budget(report)
+            left = self.memory.kept
+        self._fit_budget(left, report)
         self._judge_codec(images, targets, report)
 
     # 1. Decode memory.
@@ -137,6 +140,7 @@ class EECMethod(Keeper):
         targets: Tensor,
         rehearsal: list[Rehearsal],
         weights: dict[int, tuple[float, float]],
+        left: list[Kept],
     ) -> Mixture:
         parts = []
         # Shown twice, a new image counts half each time, or new classes would count double.
@@ -145,7 +149,7 @@ class EECMethod(Keeper):
             parts.append(Mixture(images, targets, torch.full((len(images),), share)))
         if self.options.new_images != "real":
             new = [part for part in self.memory.kept if part.task == self.tasks]
-            parts += [alike(self.memory.reconstruct(part), part.target, share) for part in new]
+            parts += [alike(self._as_kept(part, left), part.target, share) for part in new]
         for old in rehearsal:
             decoded, drawn = weights[old.part.task]
             # An episode is shown as often as it stands for images: moved and mirrored anew.
@@ -158,6 +162,23 @@ class EECMethod(Keeper):
             torch.cat([part.targets for part in parts]),
             torch.cat([part.weights for part in parts]),
         )
+
+    def _as_kept(self, part: Kept, left: list[Kept]) -> Tensor:
+        """A new class as memory shows it now and, where it will be concepts, half as later on.
+
+        Else `D` would tell sharp images from drawn ones, and call new classes too often.
+        """
+        images = self.memory.reconstruct(part)
+        later = [p for p in left if (p.task, p.target) == (part.task, part.target)]
+        if not any(len(p.spreads) for p in later):
+            return images
+        rng = generator(self.seed, "as kept", self.tasks, part.target)
+        shown = [self.memory.reconstruct(p) for p in later]
+        # The old `D` has never heard of this class: it cannot filter.
+        shown += [draw_pseudo_images(self.memory, p, None, rng).images for p in later]
+        pool, half = torch.cat(shown), len(images) // 2
+        sharp, drawn = (torch.randperm(len(some), generator=rng) for some in (images, pool))
+        return torch.cat([images[sharp[half:]], pool[drawn[:half]]])
 
     def _with_margin(self, images: Tensor) -> Tensor:
         """Decoded images have no margin to crop in: they get a black one."""
@@ -226,10 +247,21 @@ class EECMethod(Keeper):
             codes = self.memory.codec_of(self.tasks).encode(images)
             self.memory.store(self.tasks, codes, targets, self.options.code_type)
 
-    def _fit_budget(self, report: Report) -> None:
+    def _plan_budget(self, report: Report) -> list[Kept]:
+        """What will be left of each class when it fits into its share of the slots."""
+        whole = self.memory.kept
+        try:
+            self._fit_budget(whole, report)
+            return self.memory.kept
+        finally:
+            self.memory.kept = whole
+
+    def _fit_budget(self, left: list[Kept], report: Report) -> None:
         """Over budget, each class is integrated into its share of the slots."""
+        self.memory.kept = left
         if self.options.memory != "unlimited":
             with report.phase("integrate"):
+                # A budget in bytes is held on disk, where `D` has grown since it was planned.
                 self._shrink(report.notes)
 
     def _judge_codec(self, images: Tensor, targets: Tensor, report: Report) -> None:

@@ -33,6 +33,9 @@ class ClassifierOptions:
     """Keep the head's rows of old classes when new ones arrive, or begin the head anew."""
     flip: bool = False
     """Mirror images at random in training; never for digits. `eec run` knows it of each set."""
+    turn: int = 0
+    """Turn, stretch and slant images at random in training, by up to so many degrees and percent.
+    `eec run` knows it of each set."""
     crop: int = 0
     """Train on random crops of this many pixels a side, judge on the central one; 0: whole images
     (moved by a few pixels in training)."""
@@ -42,6 +45,8 @@ class ClassifierOptions:
             value, known = getattr(self, name), get_args(kind)
             if get_origin(kind) is Literal and value not in known:
                 raise UserError(f"{name} is {value!r}: choose one of {', '.join(known)}")
+        if not 0 <= self.turn <= 45:
+            raise UserError(f"turn is {self.turn!r}: use 0 to 45 degrees")
 
 
 @dataclass(frozen=True)

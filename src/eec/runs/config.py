@@ -31,6 +31,7 @@ class RunConfig:
     per_class: int | None = None
     validation: float = 0.0
     returning: float = 0.0
+    turn: int | None = None  # degrees by which images are turned in training; None: as the set has
     device: str = "auto"
     precision: str = "auto"
     originals: bool = True  # keep a few test images for people to look at

@@ -46,6 +46,7 @@ def _read(told: dict[str, Any], data_dir: Path | None) -> RunConfig:
         per_class=stream["per_class"],
         validation=stream["validation"],
         returning=stream["returning"],
+        turn=told["options"]["turn"],
         device=place["device"],
         precision=place["precision"],
         originals=told["originals"],

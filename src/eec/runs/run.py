@@ -59,7 +59,10 @@ def prepare(config: RunConfig, progress: Progress = quiet) -> tuple[Stream, Meth
         validation=config.validation,
         returning=config.returning,
     )
-    options = replace(config.options, flip=stream.flip)
+    turn = stream.turn if config.turn is None else config.turn
+    if config.options.recipe == "paper":  # which knows of crops and mirrors only
+        turn = 0
+    options = replace(config.options, flip=stream.flip, turn=turn)
     method = make_method(config.method, options, config.seed, runtime)
     method.check(stream.increments[0].task)
     return stream, method

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+from torch.nn.functional import affine_grid, grid_sample
 
 
 def to_float(images: Tensor) -> Tensor:
@@ -22,16 +25,24 @@ class Batches:
     Each image of a batch is a window of its own, at random where `pad` or a `window` smaller than
     the image leaves room. Stored as [N, H, W, C]: a gather of single pixels then comes out
     channels-last, the layout in which convolutions are fastest on a CPU, with crop and mirror at no
-    further cost.
+    further cost. With `turn`, each is also turned and slanted by up to so many degrees and
+    stretched by up to so many percent, which costs a little.
     """
 
     def __init__(
-        self, images: Tensor, *, pad: int = 0, window: int | None = None, flip: bool = False
+        self,
+        images: Tensor,
+        *,
+        pad: int = 0,
+        window: int | None = None,
+        flip: bool = False,
+        turn: int = 0,
     ) -> None:
         height, width = images.shape[2:]
         self.height, self.width = (height, width) if window is None else (window, window)
         self.room = (height + 2 * pad - self.height, width + 2 * pad - self.width)
         self.flip = flip
+        self.turn = turn
         pixels = images.permute(0, 2, 3, 1)
         if pad:
             pixels = torch.nn.functional.pad(pixels, (0, 0, pad, pad, pad, pad))
@@ -41,7 +52,11 @@ class Batches:
         return len(self.pixels)
 
     def take(self, index: Tensor, generator: torch.Generator) -> Tensor:
-        """Float images [B, C, H, W] in channels-last memory, each with its own crop and mirror."""
+        """Float images [B, C, H, W] in channels-last memory, each changed in its own way."""
+        images = self._cut(index, generator)
+        return _turned(images, self.turn, generator) if self.turn else images
+
+    def _cut(self, index: Tensor, generator: torch.Generator) -> Tensor:
         if self.room == (0, 0) and not self.flip:
             return to_float(self.pixels[index]).permute(0, 3, 1, 2)
         count, device = len(index), self.pixels.device
@@ -57,3 +72,19 @@ class Batches:
         y, x, index = y.to(device), x.to(device), index.to(device)
         cut = self.pixels[index[:, None, None], y[:, :, None], x[:, None, :]]
         return to_float(cut).permute(0, 3, 1, 2)
+
+
+def _turned(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """Images seen through maps of their own: a turn, a slant, a stretch of each side."""
+    turn, slant, wide, high = 2 * torch.rand(4, len(images), generator=generator) - 1
+    turn, slant = (angle * math.radians(most) for angle in (turn, slant))
+    wide, high = (1 + share * (most / 100) for share in (wide, high))
+    none = torch.zeros_like(turn)
+    rows = (
+        torch.stack([turn.cos() * wide, (slant - turn.sin()) * high, none], 1),
+        torch.stack([turn.sin() * wide, turn.cos() * high, none], 1),
+    )
+    grid = affine_grid(torch.stack(rows, 1).to(images.device), list(images.shape), False)
+    # What comes in from outside is 0 to the sampler: black, where black is 0.
+    seen = grid_sample(images + 1, grid, align_corners=False) - 1
+    return seen.contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,154 @@
+"""Several runs in one folder: which are there already, which go on, which are to be done.
+
+A run is known by what it was asked to do (its config.json, without the command and the place where
+it was begun) and by the code revision (environment.json). All runs under the folder are looked
+through, whatever they are called. One that is the same is taken, or gone on with if it is not
+finished; all others stay as they are, and a new run goes to METHOD-SEED, or to the first free of
+METHOD-SEED-2, METHOD-SEED-3, ... where that name is taken.
+
+Free of torch: where nothing is to be done, the answer is there at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from eec.runs import lock
+from eec.runs.config import RunConfig
+from eec.runs.found import Code, FoundRun, find_runs, in_use
+
+NAMED_ORDERS = ("natural", "shuffled")
+IN_STREAM = ("per_class", "validation", "returning", "size")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is asked for, and its folder."""
+
+    config: RunConfig
+    path: Path
+    done: int = 0  # increments
+    finished: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.config.method}, seed {self.config.seed}"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    jobs: list[Job]  # in the order asked for
+    others: int  # runs in the folder that are of another configuration or code
+
+    @property
+    def left(self) -> list[Job]:
+        return [job for job in self.jobs if not job.finished]
+
+
+def plan(configs: Sequence[RunConfig], folder: Path, code: Code | None = None) -> Sweep:
+    """A folder for each configuration: that of a run which is the same, or a free one."""
+    code = code or Code()
+    there = list(find_runs(folder))
+    keys = [run_key(run) for run in there]
+    taken: set[Path] = set()
+    jobs = []
+    for config in configs:
+        key = config_key(config)
+        same = [run for run, its in zip(there, keys, strict=True) if its == key and code.made(run)]
+        if same:
+            best = max(same, key=lambda run: (run.finished, run.done))
+            taken.add(best.path)
+            jobs.append(Job(config, best.path, best.done, best.finished))
+        else:
+            jobs.append(Job(config, _free(folder, config)))
+    return Sweep(jobs, others=sum(run.path not in taken for run in there))
+
+
+def config_key(config: RunConfig) -> dict[str, Any]:
+    """What a run is known by, as far as it is known before the data are read."""
+    order: Any = config.class_order
+    if isinstance(order, str) and order not in NAMED_ORDERS:
+        order = _read_order(Path(order))
+    key = {
+        "dataset": _dataset(config.dataset, Path.cwd()),
+        "method": config.method,
+        "seed": config.seed,
+        "options": _options(asdict(config.options)),
+        "classes_per_increment": config.increments,
+        "order": order,
+        "originals": config.originals,
+        **{name: getattr(config, name) for name in IN_STREAM},
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(key))  # tuples are lists there
+    return plain
+
+
+def run_key(run: FoundRun) -> dict[str, Any] | None:
+    """The same of a run that is there; None where its config.json is of another making."""
+    told, stream = run.config, run.config["stream"]
+    try:
+        order = stream["order"]
+        if order not in NAMED_ORDERS:  # the file may have changed since: this is what it said
+            order = [str(label) for label in stream["class_order"]]
+        return {
+            "dataset": _dataset(told["dataset"], Path(told["place"]["folder"])),
+            "method": told["method"],
+            "seed": told["seed"],
+            "options": _options(told["options"]),
+            "classes_per_increment": stream["classes_per_increment"],
+            "order": order,
+            "originals": told["originals"],
+            **{name: stream[name] for name in IN_STREAM},
+        }
+    except (KeyError, TypeError):
+        return None
+
+
+def _options(options: dict[str, Any]) -> dict[str, Any]:
+    """`flip` is the data set's, and not known before it is read."""
+    return {name: value for name, value in options.items() if name != "flip"}
+
+
+def _dataset(name: str, place: Path) -> str:
+    """`folder:birds` is the one in the folder where the run was begun."""
+    stem, colon, argument = name.partition(":")
+    return f"{stem}:{(place / argument).resolve()}" if colon and stem == "folder" else name
+
+
+def _read_order(path: Path) -> list[str] | str:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return str(path)  # the run itself will say what is wrong with it
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _free(folder: Path, config: RunConfig) -> Path:
+    name = f"{config.method}-{config.seed}"
+    names = (name if n == 1 else f"{name}-{n}" for n in count(1))
+    return next(path for path in (folder / name for name in names) if _is_free(path))
+
+
+def _is_free(path: Path) -> bool:
+    return not path.exists() or (path.is_dir() and not in_use(path) and not _contents(path))
+
+
+def clear(path: Path) -> None:
+    """Remove what a process left that was killed before its folder was a run's."""
+    if path.is_dir() and not in_use(path) and not _contents(path):
+        (path / "environment.json").unlink(missing_ok=True)
+
+
+def _contents(path: Path) -> list[Path]:
+    """All but what is written before `config.json`."""
+    early = {lock.NAME, "environment.json"}
+    return [
+        entry
+        for entry in path.iterdir()
+        if entry.name not in early and not (entry.name.startswith(".") and entry.suffix == ".part")
+    ]

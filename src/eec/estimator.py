@@ -68,7 +68,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         content_scale: ContentScale = "normalised",
         decay: bool = True,
         memory: str = "unlimited",
-        over_budget: OverBudget = "medoids",
+        over_budget: OverBudget = "spread",
         linkage: Linkage = "ward",
         share: Share = "balanced",
         code_type: CodeType = "uint8",

@@ -37,7 +37,7 @@ def test_every_policy_fits_and_forgets_no_image(
         assert kept.counts.sum() == count
 
 
-@pytest.mark.parametrize("policy", ["medoids", "drop"])
+@pytest.mark.parametrize("policy", ["spread", "drop"])
 def test_episodes_are_kept_as_they_were(policy: str) -> None:
     before = points(40)
     kept = POLICIES[policy].reduce(before, 7, "ward", 0)
@@ -47,19 +47,27 @@ def test_episodes_are_kept_as_they_were(policy: str) -> None:
     assert len({row.tobytes() for row in kept.means}) == 7
 
 
-def test_medoids_leave_no_part_of_a_class_out() -> None:
+def test_spread_leaves_no_part_of_a_class_out() -> None:
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 0], [50, 0], [0, 50], [50, 50]])
     sizes = [97, 1, 1, 1]
     clouds = np.concatenate([rng.normal(c, 1, (n, 2)) for c, n in zip(centres, sizes, strict=True)])
-    kept = POLICIES["medoids"].reduce(Points(clouds), 4, "ward", 0)
+    kept = POLICIES["spread"].reduce(Points(clouds), 4, "ward", 0)
     away = np.linalg.norm(kept.means[:, None] - centres, axis=2).min(0)
     assert (away < 5).all()
     assert sorted(kept.counts) == [1, 1, 1, 97]
 
 
-def test_a_random_choice_is_the_seeds() -> None:
-    kept = [POLICIES["drop"].reduce(points(40), 7, "ward", seed).means for seed in (0, 0, 1)]
+def test_one_that_stands_for_many_is_chosen_more_often() -> None:
+    pair = Points([[0.0], [1.0]], [9, 1])
+    chosen = [POLICIES["spread"].reduce(pair, 1, "ward", seed) for seed in range(200)]
+    assert all(kept.counts.tolist() == [10] for kept in chosen)
+    assert 160 <= sum(kept.means[0, 0] == 0 for kept in chosen) < 200
+
+
+@pytest.mark.parametrize("policy", ["spread", "drop"])
+def test_a_random_choice_is_the_seeds(policy: str) -> None:
+    kept = [POLICIES[policy].reduce(points(40), 7, "ward", seed).means for seed in (0, 0, 1)]
     assert np.array_equal(kept[0], kept[1]) and not np.array_equal(kept[0], kept[2])
 
 
@@ -85,7 +93,7 @@ def test_every_class_is_brought_to_its_share(policy: str) -> None:
 
 def test_a_class_with_more_tasks_than_slots_keeps_the_last() -> None:
     memory = memory_of((1, 0, 5), (2, 0, 5), (3, 0, 5))
-    shrink(memory, {0: 2}, "medoids", "ward", 0)
+    shrink(memory, {0: 2}, "spread", "ward", 0)
     assert [(part.task, part.slots) for part in memory.kept] == [(2, 1), (3, 1)]
 
 

@@ -11,12 +11,17 @@ from collections.abc import Sequence
 
 import tyro
 
+from eec.cli.compare import Compare
 from eec.cli.data import Data
 from eec.cli.inspect import Inspect
 from eec.cli.learn import Learn
+from eec.cli.paper import Paper
 from eec.cli.predict import Predict
+from eec.cli.report import Report
 from eec.cli.resume import Resume
 from eec.cli.run import Run
+from eec.cli.runs import Runs
+from eec.cli.show import Show
 from eec.errors import UserError
 
 INTERRUPTED = 130  # what shells report for Ctrl-C
@@ -29,10 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         {
             "run": Run,
             "resume": Resume,
+            "compare": Compare,
+            "runs": Runs,
+            "show": Show,
             "learn": Learn,
             "predict": Predict,
             "inspect": Inspect,
+            "report": Report,
             "data": Data,
+            "paper": Paper,
         },
         args=given or ["--help"],
         prog="eec",

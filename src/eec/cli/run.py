@@ -115,8 +115,8 @@ class Run:
     """What may be kept of old classes: slots (5000; an episode takes one, a concept two), bytes on
     disk without the classifier (5MB), or unlimited [unlimited]."""
     over_budget: OverBudget | None = None
-    """Over budget: keep episodes that stand for others (medoids), merge into concepts, the same to
-    the letter of the paper (literal), or drop at random [by method: medoids, published literal]."""
+    """Over budget: keep episodes that stand for others (spread), merge into concepts, the same to
+    the letter of the paper (literal), or drop at random [by method: spread, published literal]."""
     linkage: Linkage | None = None
     """Which episodes become one concept [by method: ward, published centroid]."""
     share: Share | None = None

@@ -1,7 +1,7 @@
 """What to keep of a class when memory runs out.
 
 A policy is given the points of a class and a number of slots, and says which points are left. Every
-point knows how many images it stands for: `medoids` and `drop` keep episodes that stand for others,
+point knows how many images it stands for: `spread` and `drop` keep episodes that stand for others,
 `concepts` keeps centroids with variances, from which pseudo-images are drawn.
 """
 
@@ -41,25 +41,23 @@ def drop(points: Points, slots: int, linkage: str, seed: int) -> Points:
     return Points(points.means[chosen], each, points.scatter[chosen] * (each > 1)[:, None])
 
 
-def medoids(points: Points, slots: int, linkage: str, seed: int) -> Points:
-    """Ward's groups, and of each the point nearest to its centre, which stands for the group.
+def spread(points: Points, slots: int, linkage: str, seed: int) -> Points:
+    """Ward's groups, and of each one point at random, which stands for the group.
 
-    Images decoded from it are sharp, and no part of the class is left out, as it is at random.
+    No part of the class is left out, as it may be at random; and none is shown at its best only, as
+    it would be if the point in the middle of each group were taken.
     """
     count = _fitting(points, slots)
     if len(points) <= count:
         return points
     tree = merges(points.means, points.counts, 0, "ward")[: len(points) - count]
     _, groups = np.unique(tree.groups(len(points)), return_inverse=True)
-    totals = np.bincount(groups, points.counts)
-    centres = np.zeros((count, points.means.shape[1]))
-    np.add.at(centres, groups, points.means * points.counts[:, None])
-    centres /= totals[:, None]
-    away = np.square(points.means - centres[groups]).sum(1)
-    # By group, then by distance: the first of each group is the one nearest to its centre.
-    order = np.lexsort((away, groups))
-    nearest = order[np.unique(groups[order], return_index=True)[1]]
-    return Points(points.means[nearest], totals.astype(np.int64), points.scatter[nearest])
+    # Who waits the shortest is chosen: more often one that stands for many.
+    waits = np.random.default_rng(seed).exponential(1 / points.counts)
+    order = np.lexsort((waits, groups))
+    chosen = order[np.unique(groups[order], return_index=True)[1]]
+    totals = np.bincount(groups, points.counts).astype(np.int64)
+    return Points(points.means[chosen], totals, points.scatter[chosen])
 
 
 def _fitting(points: Points, slots: int) -> int:
@@ -74,7 +72,7 @@ class Policy:
 
 
 POLICIES = {
-    "medoids": Policy(medoids, 1),
+    "spread": Policy(spread, 1),
     "concepts": Policy(concepts, 2),
     "literal": Policy(literal, 2),
     "drop": Policy(drop, 1),

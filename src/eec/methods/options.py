@@ -16,7 +16,7 @@ See = Literal["real", "coded"]
 Output = Literal["tanh", "norm"]
 ContentScale = Literal["normalised", "raw"]
 CodeType = Literal["uint8", "float16", "float32"]
-OverBudget = Literal["medoids", "concepts", "literal", "drop"]
+OverBudget = Literal["spread", "concepts", "literal", "drop"]
 Linkage = Literal["ward", "centroid", "kmeans"]
 Share = Literal["balanced", "paper"]
 
@@ -73,8 +73,8 @@ class EECOptions(ClassifierOptions):
     memory: str = "unlimited"
     """What may be kept of old classes: slots (5000: an episode takes one, a concept two), bytes on
     disk (5MB, all but the classifier), or unlimited."""
-    over_budget: OverBudget = "medoids"
-    """Over budget: keep episodes that stand for others (medoids), merge into concepts, the same to
+    over_budget: OverBudget = "spread"
+    """Over budget: keep episodes that stand for others (spread), merge into concepts, the same to
     the letter of the paper (literal), or drop at random."""
     linkage: Linkage = "ward"
     """Which episodes become one concept."""

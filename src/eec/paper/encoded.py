@@ -384,24 +384,17 @@ def _shape_is_kept(real: Row, row: Row) -> Claim:
 
 
 def _resembles(paper: str, expected: bool, real: Row, row: Row) -> Claim:
-    alike = row.mean_distance <= ALIKE * real.mean_distance
-    return Claim(paper, alike == expected, _distance_words(real, row))
+    times = row.mean_distance / real.mean_distance
+    found = (
+        f"the distance is {row.mean_distance:.2f} %, {times:.1f} times that of two halves of the "
+        f"real codes (up to {ALIKE:g} counts as alike)"
+    )
+    return Claim(paper, (times <= ALIKE) == expected, found)
 
 
 def _apart(paper: str, expected: bool, real: Row, row: Row) -> Claim:
-    apart = row.wrong <= ALIKE * real.wrong
-    return Claim(paper, apart == expected, _wrong_words(real, row))
-
-
-def _distance_words(real: Row, row: Row) -> str:
-    return (
-        f"the distance is {row.mean_distance:.2f} %, {row.mean_distance / real.mean_distance:.1f} "
-        f"times that of two halves of the real codes (up to {ALIKE:g} counts as alike)"
-    )
-
-
-def _wrong_words(real: Row, row: Row) -> str:
-    return (
+    found = (
         f"{row.wrong:.1f} % lie on the wrong side, and {real.wrong:.1f} % of the real codes do "
         f"(up to {ALIKE:g} times as many counts as alike)"
     )
+    return Claim(paper, (row.wrong <= ALIKE * real.wrong) == expected, found)

@@ -322,6 +322,29 @@ def test_new_images_are_shown_as_chosen_beside_the_decoded_old_ones(
     assert mixtures[-1][1].tolist() == [2] * (len(parts) - 1) * 3 + [0, 0, 0, 1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("policy", "memory", "drawn"),
+    [("concepts", "8", 10), ("concepts", "unlimited", 0), ("spread", "8", 0)],
+)
+def test_a_class_that_will_be_concepts_is_shown_half_as_such(
+    policy: str,
+    memory: str,
+    drawn: int,
+    make: Make,
+    task_of: TaskOf,
+    mixtures: list[tuple[Tensor, Tensor, Tensor]],
+) -> None:
+    learner = make("eec", over_budget=policy, memory=memory, code_type="float32")
+    learner.learn(task_of(0, each=20))
+    learner.learn(task_of(1, each=20))
+    images, targets, _ = mixtures[-1]
+    new = images[targets == 1]
+    assert len(new) == 20
+    decoded = learner.memory.codec_of(2)(task_of(1, each=20).images)
+    sharp = {image.numpy().tobytes() for image in decoded}
+    assert sum(image.numpy().tobytes() not in sharp for image in new) == drawn
+
+
 def decayed(learner: EECMethod, task_of: TaskOf, monkeypatch: pytest.MonkeyPatch) -> Report:
     """Learn three tasks, of the first two of which the old `D` recognises 60 and was 80 before."""
     learner.learn(task_of(0, 1))

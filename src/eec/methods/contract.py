@@ -62,8 +62,8 @@ class Report:
         self.seconds[name] = self.seconds.get(name, 0.0) + self._clock() - began
 
     def _clock(self) -> float:
-        """Seconds; those that an earlier process had worked on a training count, too."""
-        return time.perf_counter() + self.journal.regained
+        """Seconds of work: with those of an earlier process, without those for checkpoints."""
+        return time.perf_counter() + self.journal.regained - self.journal.saving
 
 
 class Method(ABC):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -141,9 +142,11 @@ def _go_through(
         folder.check_present()
         line = judge.measure(method, increment, report, watcher.phase)
         add_samples(folder.samples, method, increment, originals=config.originals)
+        began = time.perf_counter()
         decoded = [Sample(label, {"decoded": images}) for label, images in judge.decoded.items()]
         write_samples(folder.decoded, decoded)
         save_learner(method, folder.next_learner)
+        line["seconds"]["checkpoint"] = journal.saving + time.perf_counter() - began
         folder.add_measures(line)
         watcher.measured(line)
     folder.finish()

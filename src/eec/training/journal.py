@@ -51,6 +51,7 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.begun = 0
+        self.saving = 0.0  # seconds that went into checkpoints
 
     def open(
         self, net: nn.Module, optimizer: torch.optim.Optimizer, generator: torch.Generator
@@ -108,6 +109,7 @@ class Training:
         self.journal.training_now = False
 
     def _save(self, tensors: Tensors) -> None:
+        began = time.monotonic()
         if self.path is not None:
             if not self.path.parent.is_dir():
                 raise UserError(f"{self.path.parent} was removed while it was in use: begin again")
@@ -120,6 +122,7 @@ class Training:
             }
             write_whole(self.path, save(tensors, {"eec": json.dumps(told)}))
         self.saved = time.monotonic()
+        self.journal.saving += self.saved - began
 
     def _net(self) -> Tensors:
         return {f"net.{n}": _plain(t) for n, t in self.net.state_dict().items()}

@@ -19,9 +19,8 @@ from rich.console import Console
 from eec.cli.display import Display
 from eec.errors import UserError
 from eec.methods.registry import choose_options
-from eec.report.figures import gap_figure
 from eec.report.folder import RunRecord, read_run
-from eec.report.sheet import SheetRow, sheet_figure
+from eec.report.write import write_report
 from eec.runs.config import RunConfig
 from eec.runs.folder import RunFolder
 from eec.runs.run import prepare, run
@@ -63,7 +62,7 @@ def main() -> None:
 def once(chosen: argparse.Namespace, name: str, seed: int) -> None:
     """One run, unless its folder says that it was finished."""
     out = where(chosen, name, seed)
-    if (out / "pictures" / "sheet.png").is_file():
+    if (out / "report.html").is_file():
         return
     method, options = ROWS[name]
     config = RunConfig(
@@ -81,11 +80,12 @@ def once(chosen: argparse.Namespace, name: str, seed: int) -> None:
     folder = RunFolder.make(out, overwrite=True)
     console = Console()
     console.print(f"[bold]{name}, seed {seed}")
-    with Display(console, quiet=False) as display:
-        samples = run(config, stream, learner, folder, display)
-    gap_figure(read_run(out), out / "pictures" / "gap.png")
-    rows = [SheetRow(s.label, s.test, s.decoded, s.remembered) for s in samples]
-    sheet_figure(rows, out / "pictures" / "sheet.png", f"{name}: {chosen.dataset}, seed {seed}")
+    try:
+        with Display(console, quiet=False) as display:
+            run(config, stream, learner, folder, display)
+    finally:
+        folder.close()
+    write_report(out)
 
 
 def where(chosen: argparse.Namespace, name: str, seed: int) -> Path:

@@ -36,11 +36,10 @@ ROWS: dict[str, list[str]] = {
 
 def carry_out(folder: Path, options: list[str], threads: int) -> None:
     """One run, unless it is there."""
-    if (folder / "report.html").exists():
+    begun = (folder / "config.json").exists()
+    if begun and len(read(folder)) == config_of(folder)["stream"]["increments"]:
         return
-    words = ["resume", str(folder)]
-    if not (folder / "config.json").exists():
-        words = ["run", *options, "--out", str(folder)]
+    words = ["resume", str(folder)] if begun else ["run", *options, "--out", str(folder)]
     program = [sys.executable, "-c", "from eec.cli.main import main; main()", *words, "--quiet"]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(program, env=environment, capture_output=True, encoding="utf-8")
@@ -48,8 +47,15 @@ def carry_out(folder: Path, options: list[str], threads: int) -> None:
         raise SystemExit(f"{folder}: {done.stderr}")
 
 
+def config_of(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return config
+
+
 def read(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "measures.jsonl").read_text().splitlines()]
+    path = folder / "measures.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
 
 
 def spread_words(values: list[float]) -> str:

@@ -15,7 +15,7 @@ from eec.report import figures
 from eec.report.canvas import BLUE, VERMILLION, percent_floor, percent_ticks
 from eec.report.figures import accuracy_figure, cost_figure, gap_figure
 from eec.report.folder import RunRecord
-from eec.report.sheet import SheetRow, sheet_figure
+from eec.report.sheet import draw_sheet
 
 Make = Callable[..., RunRecord]
 
@@ -139,8 +139,9 @@ def test_the_sheet_shows_each_image_pixel_for_pixel(tmp_path: Path) -> None:
     test = np.full((12, 3, 32, 32), 0, np.uint8)
     test[:, 0] = 201
     grey = np.full((3, 1, 28, 28), 77, np.uint8)
-    rows = [SheetRow("<b>cat", test, None, grey), SheetRow(7, grey), SheetRow("no images")]
-    array = pixels(sheet_figure(rows, tmp_path / "sheet.png"))
+    cat = [("test image", test), ("decoded", None), ("remembered", grey)]
+    rows = [("<b>cat", cat), (7, [("test image", grey)]), ("no images", [])]
+    array = pixels(draw_sheet(rows, tmp_path / "sheet.png", "a title"))
     red = int((array == [201, 0, 0]).all(axis=-1).sum())
     assert red == 10 * 64 * 64  # ten of the twelve, each doubled in size
     assert int((array == 77).all(axis=-1).sum()) >= 6 * 56 * 56
@@ -148,13 +149,14 @@ def test_the_sheet_shows_each_image_pixel_for_pixel(tmp_path: Path) -> None:
 
 def test_large_images_are_made_smaller(tmp_path: Path) -> None:
     images = np.zeros((10, 3, 224, 224), np.uint8)
-    array = pixels(sheet_figure([SheetRow("a", images, images)], tmp_path / "sheet.png"))
+    rows = [("a", [("test image", images), ("decoded", images)])]
+    array = pixels(draw_sheet(rows, tmp_path / "sheet.png", "a title"))
     assert array.shape[1] < 1600
 
 
 def test_a_sheet_of_nothing_is_not_drawn(tmp_path: Path) -> None:
-    empty = SheetRow("a", np.zeros((0, 1, 8, 8), np.uint8))
-    assert sheet_figure([empty, SheetRow("b")], tmp_path / "sheet.png") is None
+    empty = [("test image", np.zeros((0, 1, 8, 8), np.uint8))]
+    assert draw_sheet([("a", empty), ("b", [])], tmp_path / "sheet.png", "a title") is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -164,7 +166,7 @@ def test_a_sheet_of_nothing_is_not_drawn(tmp_path: Path) -> None:
 )
 def test_what_are_no_images_is_refused(tmp_path: Path, images: Any) -> None:
     with pytest.raises(ValueError, match="uint8"):
-        sheet_figure([SheetRow("a", images)], tmp_path / "sheet.png")
+        draw_sheet([("a", [("test image", images)])], tmp_path / "sheet.png", "a title")
 
 
 def test_reports_need_neither_torch_nor_pyplot() -> None:

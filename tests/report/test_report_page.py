@@ -1,23 +1,27 @@
-"""The page holds the run's numbers and pictures, and nothing a label could smuggle in."""
+"""The page holds the runs' numbers and pictures, and nothing a label could smuggle in."""
 
-import base64
+import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 
-from eec.report.figures import accuracy_figure, cost_figure, gap_figure
-from eec.report.folder import RunRecord
+from eec.errors import UserError
+from eec.report import strips, vega
+from eec.report.folder import RunRecord, read_run
 from eec.report.page import write_page
 
 Make = Callable[..., RunRecord]
+EVIL = '</script><b>$x"'
 
 
 class Outline(HTMLParser):
-    """Tags in order, attributes that load something, and a check that tags close as opened."""
+    """What is in the page: tags, attributes that load something, text outside of scripts."""
 
     VOID = frozenset({"meta", "img", "br"})
 
@@ -26,6 +30,8 @@ class Outline(HTMLParser):
         self.tags: list[str] = []
         self.open: list[str] = []
         self.loads: list[str] = []
+        self.scripts: list[str] = []
+        self.text = ""
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -37,17 +43,46 @@ class Outline(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        elif not self.open or self.open[-1] != "style":
+            self.text += data
 
-def page_of(record: RunRecord) -> str:
-    return write_page(record, record.path / "report.html").read_text(encoding="utf-8")
+    @property
+    def charts(self) -> dict[str, Any]:
+        """The specifications by the names of the charts."""
+        found: dict[str, Any] = json.loads(self.scripts[1])["specs"]
+        return found
 
 
-def test_the_page_holds_headline_table_and_command(make_run: Make) -> None:
-    page = page_of(make_run(labels=range(10)))
+def page_of(*records: RunRecord) -> Outline:
+    path = write_page(records, records[0].path / "report.html")
+    outline = Outline(path.read_text(encoding="utf-8"))
+    assert outline.open == []
+    return outline
+
+
+def keep(record: RunRecord, rows: dict[str, Any], classes: int | None = None) -> None:
+    labels = record.last["classes"][:classes]
+    tensors = {f"{i}.{name}": images for i in range(len(labels)) for name, images in rows.items()}
+    names = [[label, list(rows)] for label in labels]
+    content = save(tensors, {"eec": json.dumps(names)})
+    (record.path / "samples.safetensors").write_bytes(content)
+
+
+def change(record: RunRecord, **config: Any) -> RunRecord:
+    path = record.path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    return read_run(record.path)
+
+
+def test_the_page_holds_headline_charts_tables_and_command(make_run: Make) -> None:
+    make_run(labels=range(10), method="joint", plain=True, hit=0.99)
+    outline = page_of(make_run(labels=range(10)))
     for words in (
         "eec on mnist, seed 0",
         "96.58 %",
-        "paper, EEC: 97.83",
         "97.57 %",
         "5.24 MB",
         "+ classifier 2.81 MB",
@@ -60,78 +95,181 @@ def test_the_page_holds_headline_table_and_command(make_run: Make) -> None:
         "measures something else",
         "The paper trained on 50,000 MNIST images",
     ):
-        assert words in page
-    outline = Outline(page)
-    assert outline.open == []
-    tables = re.findall(r"<tbody>(.*?)</tbody>", page, re.DOTALL)
-    rows = [table.count("<tr>") for table in tables]
-    assert rows[:5] == [10, 10, 10, 9, 9]  # increments, gap, autoencoder, decay, the paper's rows
+        assert words in outline.text, words
+    beside = " ".join(outline.text.split())
+    assert "this run: eec96.58" in beside and "joint98.38" in beside  # our joint run
+    assert "paper: EEC97.83" in beside and "Table 1, A_10" in beside and "paper: JT99.24" in beside
+    assert set(outline.charts) == {
+        "accuracy", "tasks", "confusion", "forgetting", "gap", "bytes", "seconds", "decay"
+    }  # fmt: skip
 
 
-def test_pictures_are_inside_and_nothing_is_fetched(make_run: Make) -> None:
+def test_nothing_is_fetched_and_the_page_forbids_it(make_run: Make) -> None:
     record = make_run()
-    accuracy_figure(record, [], record.pictures / "accuracy.png")
-    gap_figure(record, record.pictures / "gap.png")
-    cost_figure(record, record.pictures / "cost.png")
-    (record.pictures / "a-first.png").write_bytes(b"\x89PNG")
-    page = page_of(record)
-    loads = Outline(page).loads
-    assert len(loads) == 4 and all(uri.startswith("data:image/png;base64,") for uri in loads)
-    drawn = [base64.b64decode(uri.split(",")[1]) for uri in loads]
-    names = ("accuracy", "gap", "cost", "a-first")
-    assert drawn == [(record.pictures / f"{name}.png").read_bytes() for name in names]
-    assert not re.search(r"https?://|@import|url\(|<script", page)
+    keep(record, {"test image": np.zeros((2, 1, 8, 8), np.uint8)})
+    path = write_page([record], record.path / "report.html")
+    page = path.read_text(encoding="utf-8")
+    outline = Outline(page)
+    assert "default-src 'none'" in page and "unsafe-eval" not in page
+    assert len(outline.loads) == 4
+    assert all(uri.startswith("data:image/webp;base64,") for uri in outline.loads)
+    own = page.replace(vega.vega_scripts(), "")
+    fetched = re.findall(r"https?://[^\s\"']*|@import|url\(", own)
+    assert set(fetched) <= {"https://vega.github.io/schema/vega-lite/v6.4.1.json"} | {
+        uri for uri in fetched if uri.startswith("https://vega.github.io/schema/")
+    }
+    assert path.stat().st_size < 3_000_000
 
 
 def test_everything_a_user_names_is_escaped(make_run: Make) -> None:
-    evil = '<b>bold</b><script>alert("x")</script>'
-
     def annotate(lines: list[dict[str, Any]]) -> None:
-        lines[1]["note"] = evil
+        lines[1]["note"] = EVIL
+        lines[1]["bytes"][EVIL] = 5
 
-    record = make_run(labels=["a", evil], dataset=evil, method=evil, alter=annotate)
-    record.pictures.mkdir()
-    (record.pictures / '"><b>.png').write_bytes(b"\x89PNG")
-    page = page_of(record)
-    assert "<b>" not in page and "<script" not in page
-    assert "&lt;b&gt;bold&lt;/b&gt;" in page
-    assert Outline(page).tags.count("b") == 0
+    record = make_run(labels=["a", EVIL], dataset=EVIL, method=EVIL, alter=annotate)
+    keep(record, {EVIL: np.zeros((1, 3, 4, 4), np.uint8)})
+    plain, evil = page_of(make_run(labels=["a", "b"])), page_of(record)
+    assert "b" not in evil.tags and len(evil.scripts) == len(plain.scripts) == 3
+    assert evil.text.count(EVIL) > 5
+    assert EVIL in json.dumps(evil.charts["confusion"]).encode().decode("unicode_escape")
 
 
 def test_a_bad_autoencoder_is_warned_about(make_run: Make) -> None:
     def spoil(lines: list[dict[str, Any]]) -> None:
         lines[1]["autoencoder"].update(good=False, attempts=3, pixel_error=0.21, recognised=12.0)
 
-    page = page_of(make_run(alter=spoil))
-    assert "Increment 2: the autoencoder stayed bad after 3 attempts" in page
-    assert page.count('role="alert"') == 1
-    assert 'role="alert"' not in page_of(make_run())
+    said = "Increment 2: the autoencoder stayed bad after 3 attempts"
+    assert said in page_of(make_run(alter=spoil)).text
+    assert said not in page_of(make_run()).text
 
 
-def test_sections_without_content_are_left_out(make_run: Make) -> None:
-    page = page_of(make_run(method="finetune", plain=True, hit=0.0, dataset="digits"))
-    for heading in (
-        "The gap, by class",
-        "Autoencoder",
-        "Sample decay",
-        "What the paper",
-        "Pictures",
-    ):
-        assert f"<h2>{heading}" not in page
-    assert "25.00 %" in page and "true share 25.0 %" in page
+def test_an_unfinished_run_says_so(make_run: Make) -> None:
+    record = make_run()
+    said = "not finished: 4 of 9 increments are done"
+    assert said not in page_of(record).text
+    assert said in page_of(change(record, stream=record.stream | {"increments": 9})).text
 
 
-@pytest.mark.parametrize("labels", [["only"], [3], [True, False]])
+def test_what_a_method_does_not_say_is_left_out(make_run: Make) -> None:
+    outline = page_of(make_run(method="finetune", plain=True, hit=0.0, dataset="digits"))
+    for heading in ("The gap, by class", "Autoencoder", "Pseudo", "Sample decay", "Pictures"):
+        assert heading not in outline.text
+    assert "gap" not in outline.charts and "decay" not in outline.charts
+    assert "25.00 %" in outline.text and "true share 25.0 %" in outline.text
+
+
+def test_the_barest_measures_are_enough(make_run: Make) -> None:
+    def strip(lines: list[dict[str, Any]]) -> None:
+        for line in lines:
+            for key in set(line) - {"increment", "classes_seen", "accuracy", "bytes", "seconds"}:
+                line[key] = None
+
+    assert list(page_of(make_run(alter=strip)).charts) == ["accuracy", "bytes", "seconds"]
+
+
+def test_pseudo_rehearsal_is_told(make_run: Make) -> None:
+    def draw(lines: list[dict[str, Any]]) -> None:
+        lines[2]["pseudo"] = {"images": 400, "draws": 1600, "rejected": 200, "filled": None}
+
+    text = page_of(make_run(alter=draw)).text
+    assert "Pseudo-rehearsal" in text and "1,600" in text and "12.5" in text
+
+
+@pytest.mark.parametrize("labels", [["only"], [3], [True, False], [1, "1"]])
 def test_short_runs_and_any_labels(make_run: Make, labels: list[Any]) -> None:
-    page = page_of(make_run(labels=labels))
-    assert f"A_{len(labels)}" in page
-    assert all(f'<td class="left">{label}</td>' in page for label in labels)
+    assert f"A_{len(labels)}" in page_of(make_run(labels=labels)).text
 
 
 def test_writing_again_replaces_the_page(make_run: Make, tmp_path: Path) -> None:
     target = tmp_path / "out" / "report.html"
-    write_page(make_run(labels=["earlier"]), target)
-    write_page(make_run(labels=["later"]), target)
+    write_page([make_run(labels=["earlier"])], target)
+    write_page([make_run(labels=["later"])], target)
     page = target.read_text()
     assert ">later<" in page and ">earlier<" not in page
     assert [p.name for p in target.parent.iterdir()] == ["report.html"]
+
+
+# Pictures.
+
+
+def test_originals_are_called_so_and_their_absence_is_told(make_run: Make) -> None:
+    record = make_run()
+    images = np.zeros((3, 1, 8, 8), np.uint8)
+    keep(record, {"test image": images, "remembered": images[:0]})
+    text = page_of(record).text
+    assert text.count("test image (original)") == 4 and "for people to look at" in text
+    assert "remembered\n" not in text  # no images, no row
+    keep(record, {"remembered": images})
+    text = page_of(change(record, originals=False)).text
+    assert "There are no originals: the run was made with --no-originals." in text
+    assert "for people to look at" not in text
+
+
+def test_many_large_pictures_still_fit(make_run: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = make_run()
+    noise = np.random.default_rng(0).integers(0, 255, (10, 3, 100, 80), dtype=np.uint8)
+    keep(record, {"test image": noise})
+    whole = strips.make_sheet(strips.read_pictures(record.path / "samples.safetensors"))
+    strip = whole.classes[0][1][0]
+    assert (strip.width, strip.height) == (10 * (51 + strips.GAP), 64) and strip.share == 100
+    monkeypatch.setattr(strips, "MOST_BYTES", 40_000)
+    fewer = strips.make_sheet(strips.read_pictures(record.path / "samples.safetensors"))
+    size = sum(len(one.uri) for _, row in fewer.classes for one in row)
+    assert 0 < size <= 40_000 and len(fewer.classes) == 4
+
+
+def test_spoilt_pictures_are_refused(make_run: Make) -> None:
+    record = make_run()
+    (record.path / "samples.safetensors").write_bytes(b"no such thing")
+    with pytest.raises(UserError, match=r"samples\.safetensors cannot be read: restore it"):
+        write_page([record], record.path / "report.html")
+    assert not (record.path / "report.html").exists()
+
+
+# Several runs.
+
+
+def test_runs_that_differ_in_the_seed_are_one_row(make_run: Make) -> None:
+    seeds = [change(make_run(labels=range(10), hit=h), seed=s) for s, h in enumerate((0.9, 0.97))]
+    other = change(make_run(labels=range(10)), options={"codec": "per-task"})
+    floor = make_run(labels=range(10), method="finetune", plain=True, hit=0.0)
+    outline = page_of(*seeds, other, floor)
+    text = re.sub(r"\s*\n\s*", "\n", outline.text)
+    assert "4 runs on mnist" in text
+    assert "eec, codec=frozen, new_images=decoded, see=real21093.43 ± 4.45" in text
+    assert "eec, codec=per-task" in text and "finetune110" in text
+    assert "EEC 97.83 (Table 1, A_10)" in text
+    assert list(outline.charts) == ["accuracy", "cost"]
+
+
+def test_runs_of_different_lengths_are_compared_where_all_came(make_run: Make) -> None:
+    long, short = make_run(labels=range(4)), make_run(labels=range(4))
+    path = short.path / "measures.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    text = page_of(change(long, seed=0), change(short, seed=1)).text
+    assert "eec2298.50 ± 0.0099.25 ± 0.001.13 MB" in text  # of both, after two classes
+
+
+# The scripts.
+
+
+def test_the_scripts_are_kept_and_a_spoilt_copy_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def bundle() -> bytes:
+        made.append(1)
+        return b"window.x = 1;" + vega.ENDING
+
+    monkeypatch.setattr(vega, "_bundle", bundle)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    whole = vega.vega_scripts.__wrapped__
+    assert whole() == whole() and len(made) == 1
+    (kept,) = (tmp_path / "eec").iterdir()
+    kept.write_bytes(b"window.x")
+    assert whole().startswith("window.x = 1;") and len(made) == 2
+    # Where nothing can be kept, it is made each time.
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert whole() and len(made) == 3

@@ -77,7 +77,7 @@ def test_every_method_fills_the_measures(method: str, tmp_path: Path, cpu: Runti
 
     remembers = method.startswith("eec")
     assert [sample.label for sample in samples] == list(range(10))
-    shown = ["test image"] + ["coded and decoded", "remembered"] * remembers
+    shown = ["test image"] + ["coded and decoded", "4 episodes"] * remembers
     assert all(list(sample.rows) == shown for sample in samples)
     if remembers:
         assert [entry["class"] for entry in last["gap"]] == list(range(10))

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_runs import Onlooker, config
 
 from eec.data.stream import Stream
 from eec.methods.registry import METHODS, find_method, make_method
@@ -13,6 +12,7 @@ from eec.runs.run import prepare, run
 from eec.runs.samples import read_samples
 from eec.training.journal import Journal
 from eec.training.runtime import Runtime
+from small_runs import Onlooker, config
 
 pytestmark = pytest.mark.usefixtures("short_recipe")
 

@@ -150,6 +150,10 @@ class Method(ABC):
         """Up to `most` images a class as memory shows them now, where a method has a memory."""
         return []
 
+    def pictures(self, most: int) -> dict[Label, Tensors]:
+        """Of each class up to `most` images of each kind that memory holds, by their names."""
+        return {}
+
     def reconstruct(self, images: Tensor, label: Label) -> Tensor | None:
         """Images of a class coded and decoded as that class is kept, where that can be done."""
         return None

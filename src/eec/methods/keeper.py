@@ -17,6 +17,7 @@ from eec.memory.codec import Codec, CodecOptions, new_autoencoder
 from eec.memory.codes import CODE_TYPES
 from eec.memory.episodes import Memory
 from eec.memory.over_budget import POLICIES, shrink
+from eec.memory.showing import picture_rows
 from eec.methods.archive import learner_bytes
 from eec.methods.contract import (
     Facts,
@@ -29,7 +30,7 @@ from eec.methods.contract import (
 from eec.methods.options import EECOptions
 from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import Shape, shape_of
-from eec.training.runtime import derive_seed, seeded
+from eec.training.runtime import derive_seed, generator, seeded
 
 
 class Keeper(Method):
@@ -74,6 +75,12 @@ class Keeper(Method):
         for part in self.memory.kept:
             shown.setdefault(part.target, []).append(self.memory.glimpse(part, most))
         return [(self.classes[i], torch.cat(shown[i])[:most]) for i in sorted(shown)]
+
+    def pictures(self, most: int) -> dict[Label, Tensors]:
+        return {
+            label: picture_rows(self.memory, i, most, generator(self.seed, "pictures", i))
+            for i, label in enumerate(self.classes)
+        }
 
     def reconstruct(self, images: Tensor, label: Label) -> Tensor | None:
         target = self.classes.index(label)

@@ -16,6 +16,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from eec.files import write_whole
+from eec.report.axes import percent_floor as percent_floor
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; one meaning each
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -23,6 +24,10 @@ SKY, PURPLE, YELLOW = "#56B4E9", "#CC79A7", "#F0E442"
 INK, MUTED, FAINT = "#222222", "#666666", "#E3E3E3"
 
 DPI = 150
+# what matplotlib would write of itself and of the hour into a file of each kind
+UNDATED: Mapping[str, Mapping[str, None]] = MappingProxyType(
+    {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+)
 HEADER_INCHES = 0.62
 FOOTER_INCHES = 0.34
 LEGEND_LINE_INCHES = 0.2
@@ -51,6 +56,8 @@ STYLE: Mapping[Any, Any] = MappingProxyType(
         "legend.frameon": False,
         "legend.fontsize": 9,
         "figure.facecolor": "white",
+        # names inside an SVG are made from this, and else at random
+        "svg.hashsalt": "eec",
     }
 )
 
@@ -108,9 +115,10 @@ def _foot(note: str) -> float:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a PNG; the same figure gives the same bytes."""
+    """Write what the name ends in, PNG or SVG; the same figure gives the same bytes."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    kind = path.suffix.removeprefix(".")
+    figure.savefig(buffer, format=kind, dpi=DPI, metadata=dict(UNDATED[kind]))
     return write_whole(path, buffer.getvalue())
 
 
@@ -120,16 +128,6 @@ def count_axis(axes: Axes, counts: list[int]) -> None:
         axes.xaxis.set_major_locator(FixedLocator(counts))
     else:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
-
-
-def percent_floor(values: list[float]) -> float:
-    """Where a percentage axis starts: near the lowest value, or at 0 once that is low itself."""
-    lowest = min(values)
-    if lowest < 35:
-        return 0.0
-    room = max(0.5, 0.15 * (100 - lowest))
-    step = 1 if lowest > 90 else 5
-    return float((lowest - room) // step * step)
 
 
 def percent_ticks(start: float) -> list[float]:

@@ -6,14 +6,12 @@ import math
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from eec.memory.budget import parse_budget
 from eec.memory.episodes import Kept, Memory
+from eec.memory.showing import evenly, picture_rows
 from eec.methods.contract import Facts, Method
 from eec.methods.keeper import Keeper
-from eec.report.sheet import COLUMNS, Rows, draw_sheet
+from eec.report.sheet import COLUMNS, draw_sheet
 from eec.training.runtime import generator
 
 MOST_ROWS = 60  # of images on a sheet: more than that nobody looks at
@@ -109,7 +107,11 @@ def memory_sheet(method: Method, path: Path, title: str) -> int:
     shown = _shown_classes(memory, len(method.classes))
     if len(shown) < len(method.classes):
         title += f"\n{len(shown)} of {len(method.classes)} classes, evenly over their arrival"
-    rows = [(method.classes[i], _rows(memory, i, method.seed)) for i in shown]
+    rows = []
+    for i in shown:
+        random = generator(method.seed, "inspect", i)
+        named = picture_rows(memory, i, COLUMNS, random)
+        rows.append((method.classes[i], list(named.items())))
     draw_sheet(rows, path, title)
     return len(shown)
 
@@ -117,50 +119,4 @@ def memory_sheet(method: Method, path: Path, title: str) -> int:
 def _shown_classes(memory: Memory, count: int) -> list[int]:
     """So many classes, old ones and new ones, that a sheet of them can be looked at."""
     rows_a_class = 3 if any(len(part.spreads) for part in memory.kept) else 1
-    return _evenly(count, MOST_ROWS // rows_a_class)
-
-
-def _evenly(count: int, most: int) -> list[int]:
-    chosen: list[int] = torch.linspace(0, count - 1, min(most, count)).round().int().tolist()
-    return chosen
-
-
-def _rows(memory: Memory, index: int, seed: int) -> Rows:
-    parts = _parts(memory, index)
-    episodes = [(part, i) for part in parts for i in range(part.singles)]
-    concepts = [(part, i) for part in parts for i in range(len(part.spreads))]
-    random = generator(seed, "inspect", index)
-    few, fewer = _chosen(episodes), _chosen(concepts)
-    return [
-        (_of(len(episodes), "episodes"), _cat([_episode(memory, *one) for one in few])),
-        (_of(len(concepts), "concepts"), _cat([_concept(memory, *one, None) for one in fewer])),
-        ("drawn, unfiltered", _cat([_concept(memory, *one, random) for one in fewer])),
-    ]
-
-
-def _chosen(found: list[tuple[Kept, int]]) -> list[tuple[Kept, int]]:
-    return [found[i] for i in _evenly(len(found), COLUMNS)]
-
-
-def _of(count: int, what: str) -> str:
-    if count == 1:
-        return f"1 {what.removesuffix('s')}"
-    return f"{count} {what}" if count <= COLUMNS else f"{COLUMNS} of {count:,} {what}"
-
-
-def _cat(images: list[Tensor]) -> Tensor | None:
-    return torch.cat(images) if images else None
-
-
-def _episode(memory: Memory, part: Kept, place: int) -> Tensor:
-    return memory.decode(part, part.codes[place : place + 1])
-
-
-def _concept(memory: Memory, part: Kept, place: int, random: torch.Generator | None) -> Tensor:
-    """A concept's centroid, or an image drawn from the concept."""
-    packing = memory.packings[part.task]
-    codes = packing.unpack(part.codes[part.singles + place][None])
-    if random is not None:
-        noise = torch.randn(codes.shape, generator=random)
-        codes = (codes + noise * packing.unpack(part.spreads[place][None])).clamp_min(0)
-    return memory.codec_of(part.task).decode(codes)
+    return evenly(count, MOST_ROWS // rows_a_class)

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +21,6 @@ BETWEEN_CLASSES = 14
 LABEL_WIDTH = 160
 NAME_WIDTH = 140
 LETTERS = 12  # of a label on one line
-
-
-@dataclass(frozen=True)
-class SheetRow:
-    """One class of the sheet; a part that a method does not have is None or empty."""
-
-    label: object
-    test: Any = None
-    decoded: Any = None
-    remembered: Any = None
-
-    def rows(self) -> Rows:
-        return (
-            ("test image", self.test),
-            ("coded and decoded", self.decoded),
-            ("remembered", self.remembered),
-        )
-
-
-def sheet_figure(
-    rows: Sequence[SheetRow], path: Path, title: str = "What it sees and what it remembers"
-) -> Path | None:
-    """The sheet of a run; None if there is no image at all."""
-    return draw_sheet([(row.label, row.rows()) for row in rows], path, title)
 
 
 def draw_sheet(given: Sequence[tuple[object, Rows]], path: Path, title: str) -> Path | None:

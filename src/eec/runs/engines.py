@@ -10,10 +10,12 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -126,16 +128,16 @@ def in_processes(jobs: Sequence[Job], retries: int, at_once: int) -> Iterator[Ou
                 job, left = waiting.popleft()
                 receiver, process = _start(job, threads)
                 running[receiver] = process, job, left
-            for receiver in wait(list(running)):
-                assert isinstance(receiver, Connection)
-                process, job, left = running.pop(receiver)
-                answer = _answer(receiver, process)
-                if answer is None or answer.final:
-                    yield Outcome(job, answer and answer.words)
-                elif left:
+            for ended in wait(list(running)):
+                assert isinstance(ended, Connection)
+                process, job, left = running.pop(ended)
+                failure = _answer(ended, process)
+                if failure is None:
+                    yield Outcome(job)
+                elif left and not failure.final:
                     waiting.append((job, left - 1))
                 else:
-                    yield Outcome(job, answer.words)
+                    yield Outcome(job, failure.words)
     finally:  # nothing is left here unless the work is stopped
         for process, _, _ in running.values():
             process.terminate()
@@ -190,19 +192,20 @@ def on_ray(jobs: Sequence[Job], retries: int, address: str | None) -> Iterator[O
 
     Folders are named as they are here: the disk must be one that all machines of the cluster see.
     """
-    ray = _connect(address)
-    try:
-        gpus = 1 if ray.cluster_resources().get("GPU") else 0  # Ray hides those not asked for
-        task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries, retry_exceptions=True)(
-            _on_machine
-        )
-        pending = {task.remote(_anywhere(job), str(Path.cwd())): job for job in jobs}
-        while pending:
-            (ready, *_), _ = ray.wait(list(pending), num_returns=1)
-            job = pending.pop(ready)
-            yield Outcome(job, _result(ray, ready, job))
-    finally:
-        ray.shutdown()
+    with redirect_stdout(sys.stderr):  # Ray tells of lost machines there, amid the result
+        ray = _connect(address)
+        try:
+            gpus = 1 if ray.cluster_resources().get("GPU") else 0  # Ray hides those not asked for
+            task = ray.remote(
+                num_cpus=1, num_gpus=gpus, max_retries=retries, retry_exceptions=True
+            )(_on_machine)
+            pending = {task.remote(_anywhere(job), str(Path.cwd())): job for job in jobs}
+            while pending:
+                (ready, *_), _ = ray.wait(list(pending), num_returns=1)
+                job = pending.pop(ready)
+                yield Outcome(job, _result(ray, ready, job))
+        finally:
+            ray.shutdown()
 
 
 def _connect(address: str | None) -> Any:
@@ -214,18 +217,26 @@ def _connect(address: str | None) -> Any:
             "--engine ray needs Ray, which is not installed: pip install 'eec[cluster]'"
         ) from None
     try:
+        _knock(address)
         ray.init(
             address=address or "local",
+            include_dashboard=None if address else False,
             logging_level=logging.ERROR,
             log_to_driver=False,
-            **({} if address else {"include_dashboard": False}),
         )
-    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise UserError(
             f"--address {address or 'local'}: no Ray cluster answers there "
             f"({_in_one_line(error)[:200]}): start one with ray start --head, or leave it out"
         ) from None
     return ray
+
+
+def _knock(address: str | None) -> None:
+    """Where nobody listens, Ray itself ends the process without a word to us."""
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if colon:
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _anywhere(job: Job) -> Job:

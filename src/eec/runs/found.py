@@ -58,9 +58,7 @@ def look_at(path: Path) -> FoundRun | None:
     except (OSError, UnicodeDecodeError):
         done = 0
     finished = done == config["stream"].get("increments") and not (path / "checkpoint").exists()
-    return FoundRun(
-        path, config, _read(path / "environment.json"), done, finished, in_use(path)
-    )
+    return FoundRun(path, config, _read(path / "environment.json"), done, finished, in_use(path))
 
 
 class Code:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -21,6 +21,7 @@ from eec.files import write_whole
 from eec.methods.contract import Method
 
 IMAGES = 10  # of each class
+LASTING = TEST, DECODED = "test image", "coded and decoded"
 
 
 @dataclass(frozen=True)
@@ -46,17 +47,21 @@ def _take(method: Method, increment: Increment, originals: bool) -> list[Sample]
     for label in increment.new_classes:
         chosen = [i for i, other in enumerate(labels) if other == label][:IMAGES]
         test = method.view(images[increment.judged.index[chosen]])
-        rows = {"test image": test} if originals else {}
+        rows = {TEST: test} if originals else {}
         decoded = method.reconstruct(test, label)
         if decoded is not None:
-            rows["coded and decoded"] = decoded
+            rows[DECODED] = decoded
         samples.append(Sample(label, rows))
     return samples
 
 
 def _with_memories(method: Method, samples: Iterable[Sample]) -> list[Sample]:
-    shown = {label: {"remembered": images} for label, images in method.remember(IMAGES)}
-    return [replace(s, rows=s.rows | shown.get(s.label, {})) for s in samples]
+    """What memory showed earlier makes room for what it shows now."""
+    held = method.pictures(IMAGES)
+    return [
+        Sample(s.label, {n: s.rows[n] for n in LASTING if n in s.rows} | held.get(s.label, {}))
+        for s in samples
+    ]
 
 
 def write_samples(path: Path, samples: Sequence[Sample]) -> None:

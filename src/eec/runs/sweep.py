@@ -82,6 +82,7 @@ def config_key(config: RunConfig) -> dict[str, Any]:
         "classes_per_increment": config.increments,
         "order": order,
         "originals": config.originals,
+        "turn": config.turn,
         **{name: getattr(config, name) for name in IN_STREAM},
     }
     plain: dict[str, Any] = json.loads(json.dumps(key))  # tuples are lists there
@@ -103,6 +104,8 @@ def run_key(run: FoundRun) -> dict[str, Any] | None:
             "classes_per_increment": stream["classes_per_increment"],
             "order": order,
             "originals": told["originals"],
+            # config.json has what came of it: whether it was asked for stands in the command.
+            "turn": told["options"]["turn"] if "--turn" in told["command"] else None,
             **{name: stream[name] for name in IN_STREAM},
         }
     except (KeyError, TypeError):
@@ -110,8 +113,8 @@ def run_key(run: FoundRun) -> dict[str, Any] | None:
 
 
 def _options(options: dict[str, Any]) -> dict[str, Any]:
-    """`flip` is the data set's, and not known before it is read."""
-    return {name: value for name, value in options.items() if name != "flip"}
+    """Without those that are the data set's, and not known before it is read."""
+    return {name: value for name, value in options.items() if name not in ("flip", "turn")}
 
 
 def _dataset(name: str, place: Path) -> str:

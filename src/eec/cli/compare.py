@@ -1,0 +1,268 @@
+"""`eec compare DATASET --methods a,b,c --seeds N`: methods side by side, over seeds.
+
+Nothing is done twice: a run that is there already, with the same configuration and code, is taken
+as it is, and torch is not even loaded if all of them are.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from eec.cli.run import _DATASETS, Run, _file_name
+from eec.errors import UserError
+from eec.methods.options import Net, RecipeName
+from eec.methods.registry import METHODS, find_method
+from eec.runs.config import RunConfig
+from eec.runs.found import Code
+from eec.runs.sweep import Job, Sweep, plan
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from eec.report.folder import RunRecord
+    from eec.runs.engines import Outcome, Watch
+
+STREAM = (
+    "data_dir", "size", "classes_per_increment", "class_order", "per_class", "validation",
+    "returning",
+)  # fmt: skip
+OF_METHODS = ("memory", "net", "recipe", "code", "crop")
+RETRIES, AT_ONCE = 2, 2
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Run several methods over several seeds, or take runs that are there, and compare them: mean
+    and deviation, differences with their interval, the paper's numbers beside them."""
+
+    dataset: tyro.conf.Positional[
+        Annotated[str, tyro.conf.arg(metavar="DATASET", help=f"Data set: {_DATASETS}.")]
+    ]
+    methods: Annotated[str, tyro.conf.arg(metavar="NAME,NAME,...")] = "eec,joint,finetune"
+    """Methods, as `eec run --help` explains them; the others are held against the first."""
+    seeds: Annotated[int, tyro.conf.arg(metavar="N")] = 3
+    """Seeds 0 to N-1 for each method. The same seed is the same stream."""
+    out: Path | None = None
+    """Folder of the runs, METHOD-SEED, and of comparison.md, .csv and .json
+    [runs/compare-DATASET]. A run in it with the same configuration and code revision is taken, an
+    unfinished one gone on with, any other left alone."""
+    engine: Literal["sequence", "processes", "ray"] = "sequence"
+    """One run after the other, in local processes, or on a Ray cluster (pip install
+    'eec[cluster]'). A training uses all cores: on few of them, two trainings at once are slower
+    than one after the other."""
+    jobs: int | None = None
+    """Processes at a time, which share the cores [2]."""
+    address: str | None = None
+    """Ray cluster, HOST:PORT or auto; --out must be on a disk that all its machines share [a Ray of
+    this machine, started for the purpose]."""
+    retries: int = RETRIES
+    """So many times a run whose process or machine died is begun again, from its checkpoint."""
+    format: Literal["table", "markdown", "csv", "json"] = "table"
+    """What is printed; all of them are written to the folder."""
+
+    # The stream, as `eec run` has it.
+    data_dir: Path | None = None
+    """Where the data sets lie [EEC_DATA, or eec in the user's cache folder]."""
+    size: int | None = None
+    """Scale images to this many pixels a side [32 for image files, else as they are]."""
+    classes_per_increment: str | None = None
+    """New classes an increment: one number, or one for each increment as in 2,3,5 [as in the
+    paper]."""
+    class_order: Annotated[str, tyro.conf.arg(metavar="natural|shuffled|FILE")] = "natural"
+    """Classes in their natural order, shuffled by the seed, or as a text file has them, one a
+    line."""
+    per_class: int | None = None
+    """At most this many training images of a class [all]."""
+    validation: float = 0.0
+    """Hold this share of the training images out and judge on it, not on the test images."""
+    returning: float = 0.0
+    """This share of each class's images comes one increment later, with the next classes."""
+
+    # For those of the methods that have the choice.
+    memory: str | None = None
+    """What may be kept of old classes: slots (5000), bytes (5MB), or unlimited."""
+    net: Net | None = None
+    """Classifier [by method]."""
+    recipe: RecipeName | None = None
+    """Training: fast, or paper [fast]."""
+    code: str | None = None
+    """Shape of an episode, channels x side x side [by method]."""
+    crop: int | None = None
+    """Train on random crops of this many pixels, judge on the central one [whole images]."""
+
+    def start(self, arguments: Sequence[str]) -> None:
+        methods = self._check()
+        folder = self.out or Path("runs") / f"compare-{_file_name(self.dataset)}"
+        code = Code()
+        seeds = range(self.seeds)
+        sweep = plan([self._config(m, seed) for m in methods for seed in seeds], folder, code)
+        self._tell(methods, sweep, folder, code)
+        try:
+            failed = self._do(sweep)
+        except KeyboardInterrupt:
+            again = shlex.join(["eec", *arguments])
+            print(f"eec: stopped; go on with: {again}", file=sys.stderr)
+            raise
+        self._conclude(sweep, folder, failed)
+        if failed:
+            sys.exit(1)
+
+    def _check(self) -> list[str]:
+        """What cannot be done is refused before anything is; gives the methods."""
+        methods = list(dict.fromkeys(name.strip() for name in self.methods.split(",")))
+        for name in methods:
+            find_method(name)
+        if self.seeds < 1:
+            raise UserError(f"--seeds {self.seeds}: compare over 1 seed or more")
+        if self.retries < 0:
+            raise UserError(f"--retries {self.retries}: use 0 or more")
+        if self.jobs is not None and (self.engine != "processes" or self.jobs < 1):
+            raise UserError(f"--jobs {self.jobs}: use 1 or more, with --engine processes")
+        if self.address is not None and self.engine != "ray":
+            raise UserError(f"--address {self.address}: it is of --engine ray")
+        for option in self._chosen(OF_METHODS):
+            if all(option in _lacking(method) for method in methods):
+                raise UserError(f"--{option}: none of {', '.join(methods)} has it: leave it out")
+        return methods
+
+    def _chosen(self, names: Sequence[str]) -> dict[str, Any]:
+        """What was given, and differs from what it is if not given."""
+        plain = {field.name: field.default for field in fields(self)}
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value != plain[name]}
+
+    def _config(self, method: str, seed: int) -> RunConfig:
+        """As `eec run` would have it, with the command that repeats this run alone."""
+        chosen = self._chosen((*STREAM, *OF_METHODS))
+        for name in _lacking(method):
+            chosen.pop(name, None)
+        command = ["run", self.dataset, "--method", method, "--seed", str(seed)]
+        for name, value in chosen.items():
+            command += [f"--{name.replace('_', '-')}", str(value)]
+        return Run(self.dataset, method=method, seed=seed, **chosen)._config(command)
+
+    def _tell(self, methods: list[str], sweep: Sweep, folder: Path, code: Code) -> None:
+        """What will be done, and what is not as it may seem. All but the result: to stderr."""
+        for option in self._chosen(OF_METHODS):
+            if without := [method for method in methods if option in _lacking(method)]:
+                verb = "have" if len(without) > 1 else "has"
+                _say(f"{', '.join(without)} {verb} no {option}: run without it")
+        taken = len(sweep.jobs) - len(sweep.left)
+        begun = sum(job.done > 0 for job in sweep.left)
+        counts = {
+            "finished before": taken,
+            "to go on with": begun,
+            "to do": len(sweep.left) - begun,
+        }
+        parts = [f"{count} {words}" for words, count in counts.items() if count]
+        _say(f"{len(sweep.jobs)} runs in {folder}: {', '.join(parts)}")
+        if sweep.others:
+            _say(
+                f"{sweep.others} more there, of another configuration, seed or code revision, "
+                "stay as they are"
+            )
+        if taken and not code.is_certain:
+            _say(
+                f"the code has no certain revision ({code.revision or 'no git'}): runs are taken "
+                "that began after its source files were last changed"
+            )
+
+    def _do(self, sweep: Sweep) -> int:
+        """Carry out what is left; gives how many failed."""
+        if not sweep.left:
+            return 0
+        from rich.console import Console
+
+        from eec.report.folder import read_run
+        from eec.report.table import headline
+        from eec.report.write import write_report
+
+        console = Console(stderr=True)
+        failed = 0
+        for number, outcome in enumerate(self._outcomes(sweep, console), start=1):
+            job, mistake = outcome.job, outcome.mistake
+            if mistake is None:
+                line = headline(read_run(job.path))
+                if self.engine != "sequence":
+                    line = f"{number} of {len(sweep.left)} done: {line}"
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
+                try:
+                    write_report(job.path)
+                except Exception as error:  # the run is whole, and others wait: its page can wait
+                    words = " ".join(str(error).split())
+                    _say(f"{job.path} is done, but not its page: {type(error).__name__}: {words}")
+            else:
+                failed += 1
+                _say(f"{job.path} failed: {mistake}")
+        return failed
+
+    def _outcomes(self, sweep: Sweep, console: Console) -> Iterator[Outcome]:
+        from eec.runs.engines import in_processes, in_sequence, on_ray
+
+        if self.engine == "processes":
+            return in_processes(sweep.left, self.retries, self.jobs or AT_ONCE)
+        if self.engine == "ray":
+            return on_ray(sweep.left, self.retries, self.address)
+
+        @contextmanager
+        def watching(job: Job) -> Iterator[Watch]:
+            from eec.cli.carry_out import stopping
+            from eec.cli.display import Display
+            from eec.runs.engines import Watch
+            from eec.training.journal import Journal
+
+            number = sweep.jobs.index(job) + 1
+            console.print(f"run {number} of {len(sweep.jobs)}: {job.name}", highlight=False)
+            journal = Journal()
+            with stopping(journal), Display(console, quiet=False) as display:
+                yield Watch(display, journal, display.reading)
+
+        return in_sequence(sweep.left, watching)
+
+    def _conclude(self, sweep: Sweep, folder: Path, failed: int) -> None:
+        """The result, from the folders of the runs that are finished."""
+        from eec.report.comparison import FORMS, compare, terminal_tables, write_comparison
+        from eec.report.folder import read_run
+        from eec.runs.found import look_at
+
+        runs: dict[str, dict[int, RunRecord]] = {job.config.method: {} for job in sweep.jobs}
+        for job in sweep.jobs:
+            found = look_at(job.path)
+            if found and found.finished:
+                runs[job.config.method][job.config.seed] = read_run(job.path)
+        if not any(runs.values()):
+            return
+        result = compare(runs)
+        written = write_comparison(result, folder)
+        if self.format != "table":
+            form = FORMS["md" if self.format == "markdown" else self.format]
+            print(form(result), end="")
+            return
+        from rich.console import Console
+
+        console = Console()
+        for table in terminal_tables(result):
+            console.print(table)
+        lines = [*result.notes, f"written   {', '.join(map(str, written))}"]
+        if failed:
+            lines.insert(0, f"{failed} of {len(sweep.jobs)} runs failed and are not in it.")
+        for line in lines:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _lacking(method: str) -> list[str]:
+    """Which of the choices for methods this one does not have."""
+    known = {field.name for field in fields(METHODS[method].options)}
+    return [name for name in OF_METHODS if name not in known]
+
+
+def _say(line: str) -> None:
+    print(f"eec: {line}", file=sys.stderr)

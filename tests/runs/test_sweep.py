@@ -1,0 +1,217 @@
+"""Which runs are taken, gone on with, or done; and the engines that do them."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eec.runs.config import RunConfig
+from eec.runs.engines import Outcome, Watch, in_processes, in_sequence
+from eec.runs.folder import RunFolder
+from eec.runs.found import Code, find_runs, look_at
+from eec.runs.sweep import Job, plan
+from eec.training.journal import Journal
+from small_runs import Onlooker, config
+
+TINY: dict[str, Any] = {"size": 8, "per_class": 3, "classes_per_increment": (5, 5)}
+
+
+class Clean(Code):
+    """Of a certain revision, whatever is being edited while the tests run."""
+
+    revision = "0123abc"
+
+
+@contextmanager
+def unseen(job: Job) -> Iterator[Watch]:
+    yield Watch(Onlooker(), Journal())
+
+
+def sequence(jobs: list[Job]) -> list[Outcome]:
+    return list(in_sequence(jobs, unseen))
+
+
+def made(folder: Path, **changes: Any) -> RunConfig:
+    """Does one run, as the clean code would have."""
+    asked: RunConfig = config(**{"method": "finetune", **TINY, **changes})
+    (job,) = plan([asked], folder, Clean()).jobs
+    assert sequence([job]) == [Outcome(job)]
+    revise(job.path, "0123abc")
+    return asked
+
+
+def revise(path: Path, revision: str | None, **more: str) -> None:
+    told = json.loads((path / "environment.json").read_text())
+    (path / "environment.json").write_text(json.dumps({**told, "revision": revision, **more}))
+
+
+@pytest.mark.usefixtures("short_recipe")
+def test_a_finished_run_is_taken_whatever_its_name(tmp_path: Path) -> None:
+    asked = made(tmp_path)
+    (tmp_path / "finetune-0").rename(tmp_path / "another name")
+    sweep = plan([asked, replace(asked, command="eec run something")], tmp_path, Clean())
+    assert [job.path.name for job in sweep.jobs] == ["another name"] * 2
+    assert sweep.left == [] and sweep.others == 0
+
+
+@pytest.mark.usefixtures("short_recipe")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"per_class": 4},
+        {"size": 16},
+        {"classes_per_increment": (4, 6)},
+        {"validation": 0.1},
+        {"returning": 0.1},
+        {"class_order": "shuffled"},
+        {"turn": 5},
+        {"originals": False},
+        {"options": config("finetune", options={"net": "small"}).options},
+    ],
+    ids=str,
+)
+def test_a_run_of_another_configuration_stays_as_it_is(
+    change: dict[str, Any], done: tuple[Path, RunConfig]
+) -> None:
+    folder, asked = done
+    sweep = plan([replace(asked, **change)], folder, Clean())
+    name = "finetune-1" if change == {"seed": 1} else "finetune-0-2"
+    assert [job.path.name for job in sweep.left] == [name] and sweep.others == 1
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunConfig]:
+    folder = tmp_path_factory.mktemp("done")
+    return folder, made(folder)
+
+
+def test_an_order_from_a_file_is_known_by_what_it_says(
+    done: tuple[Path, RunConfig], tmp_path: Path
+) -> None:
+    folder, asked = done
+    told = json.loads((folder / "finetune-0" / "config.json").read_text())
+    told["stream"]["order"] = "a file that is gone"
+    copy = tmp_path / "runs" / "one"
+    copy.mkdir(parents=True)
+    (copy / "config.json").write_text(json.dumps(told))
+    (copy / "environment.json").write_text((folder / "finetune-0/environment.json").read_text())
+    order = tmp_path / "order.txt"
+    for last, path in (("9", "one"), ("8", "finetune-0")):
+        order.write_text("0\n1\n2\n3\n4\n5\n6\n7\n" + ("8\n9" if last == "9" else "9\n8"))
+        (job,) = plan([replace(asked, class_order=str(order))], tmp_path / "runs", Clean()).jobs
+        assert job.path.name == path
+
+
+@pytest.mark.usefixtures("short_recipe")
+def test_the_code_decides_too(tmp_path: Path) -> None:
+    asked = made(tmp_path)
+    run = tmp_path / "finetune-0"
+
+    def taken(code: Code) -> bool:
+        return not plan([asked], tmp_path, code).left
+
+    revise(run, "4567def")
+    assert not taken(Clean())
+
+    class Dirty(Code):
+        revision = "0123abc-dirty"
+        changed = time.time() - 3600
+
+    revise(run, "0123abc-dirty")
+    assert taken(Dirty())
+    revise(run, "0123abc-dirty", started="2020-01-01T00:00:00+00:00")
+    assert not taken(Dirty())  # a source file is younger
+    revise(run, "0123abc", started="2020-01-01T00:00:00+00:00")
+    assert taken(Clean())
+    revise(run, "0123abc", eec="0.0.1")
+    assert not taken(Clean())
+
+
+@pytest.mark.usefixtures("short_recipe")
+def test_an_unfinished_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    asked = made(tmp_path / "whole")
+    (job,) = plan([asked], tmp_path / "cut", Clean()).jobs
+
+    class Interrupted(Onlooker):
+        def measured(self, line: dict[str, Any]) -> None:
+            raise RuntimeError("a fault\nof two lines")
+
+    @contextmanager
+    def interrupting(job: Job) -> Iterator[Watch]:
+        yield Watch(Interrupted(), Journal())
+
+    assert list(in_sequence([job], interrupting)) == [
+        Outcome(job, "RuntimeError: a fault of two lines")
+    ]
+    revise(job.path, "0123abc")
+    (again,) = plan([asked], tmp_path / "cut", Clean()).left
+    assert (again.path, again.done) == (job.path, 1)
+    assert sequence([again]) == [Outcome(again)]
+    learners = [tmp_path / name / "finetune-0" / "learner.eec" for name in ("whole", "cut")]
+    assert learners[0].read_bytes() == learners[1].read_bytes()
+
+
+@pytest.mark.usefixtures("short_recipe")
+def test_a_run_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
+    asked = config("finetune", **TINY)
+    sweep = plan([replace(asked, size=2), asked], tmp_path)
+    bad, good = sequence(sweep.jobs)
+    assert bad.mistake is not None and "\n" not in bad.mistake and good.mistake is None
+    assert [run.path for run in find_runs(tmp_path)] == [good.job.path]
+
+
+@pytest.mark.usefixtures("short_recipe")
+def test_what_a_process_left_that_died_at_once_is_no_obstacle(tmp_path: Path) -> None:
+    place = tmp_path / "finetune-0"
+    place.mkdir()
+    for name in ("environment.json", ".lock", ".config.json.0a.part"):
+        (place / name).write_text("")
+    made(tmp_path)
+    (found,) = find_runs(tmp_path)
+    assert found.path == place and found.finished
+
+
+@pytest.mark.usefixtures("short_recipe")
+def test_a_look_tells_how_far_a_run_is_and_who_is_at_it(tmp_path: Path) -> None:
+    made(tmp_path)
+    path = tmp_path / "finetune-0"
+    folder = RunFolder.open(path)
+    held = look_at(path)
+    assert held is not None and held.in_use and (held.done, held.increments) == (2, 2)
+    folder.close()
+    free = look_at(path)
+    assert free is not None and not free.in_use and free.finished
+    (path / ".lock").write_text("process 1 on a machine")  # of one that died
+    (path / "checkpoint").mkdir()
+    dead = look_at(path)
+    assert dead is not None and not dead.in_use and not dead.finished
+    assert look_at(tmp_path) is None
+
+
+def test_processes_are_begun_again_when_they_die(tmp_path: Path) -> None:
+    """One cannot do its work, one is killed, one is fine."""
+    asked = config("finetune", **TINY)
+    jobs = plan([replace(asked, seed=s) for s in (0, 1)], tmp_path).jobs
+    hopeless = Job(replace(asked, dataset="nothing"), tmp_path / "hopeless")
+    outcomes = in_processes([hopeless, *jobs], retries=1, at_once=2)
+    first = next(outcomes)
+    assert first.job == hopeless and "unknown data set 'nothing'" in str(first.mistake)
+    victim = jobs[0].path / ".lock"
+    until = time.monotonic() + 60
+    while not (victim.exists() and victim.read_text()) and time.monotonic() < until:
+        time.sleep(0.01)
+    os.kill(int(victim.read_text().split()[1]), signal.SIGKILL)
+    rest = list(outcomes)
+    assert {outcome.job.name: outcome.mistake for outcome in rest} == {
+        "finetune, seed 0": None,
+        "finetune, seed 1": None,
+    }
+    assert all(run.finished for run in find_runs(tmp_path))

@@ -14,7 +14,6 @@ import pytest
 
 from eec.report import write
 from eec.runs.folder import RunFolder
-from eec.runs.found import Code
 
 Call = Callable[..., Any]
 
@@ -28,15 +27,7 @@ assert "torch" not in sys.modules and "matplotlib" not in sys.modules
 
 
 @pytest.fixture
-def certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Source files that are being edited while the tests run change nothing."""
-    monkeypatch.setattr(Code, "changed", 0.0)
-
-
-@pytest.fixture
-def compared(
-    call: Call, short_recipe: object, certain: None, monkeypatch: pytest.MonkeyPatch
-) -> Call:
+def compared(call: Call, short_recipe: object, monkeypatch: pytest.MonkeyPatch) -> Call:
     """`compared()`: joint and finetune over two seeds; the pages are others' tests' business."""
     monkeypatch.setattr(write, "write_report", lambda path: None)
     return lambda *more: call("compare", "digits", "--methods", "joint,finetune", *TINY, *more)

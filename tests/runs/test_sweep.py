@@ -15,18 +15,12 @@ import pytest
 from eec.runs.config import RunConfig
 from eec.runs.engines import Outcome, Watch, in_processes, in_sequence
 from eec.runs.folder import RunFolder
-from eec.runs.found import Code, find_runs, look_at
+from eec.runs.found import find_runs, look_at
 from eec.runs.sweep import Job, plan
 from eec.training.journal import Journal
 from small_runs import Onlooker, config
 
 TINY: dict[str, Any] = {"size": 8, "per_class": 3, "classes_per_increment": (5, 5)}
-
-
-class Clean(Code):
-    """Of a certain revision, whatever is being edited while the tests run."""
-
-    revision = "0123abc"
 
 
 @contextmanager
@@ -39,24 +33,18 @@ def sequence(jobs: list[Job]) -> list[Outcome]:
 
 
 def made(folder: Path, **changes: Any) -> RunConfig:
-    """Does one run, as the clean code would have."""
+    """Does one run."""
     asked: RunConfig = config(**{"method": "finetune", **TINY, **changes})
-    (job,) = plan([asked], folder, Clean()).jobs
+    (job,) = plan([asked], folder).jobs
     assert sequence([job]) == [Outcome(job)]
-    revise(job.path, "0123abc")
     return asked
-
-
-def revise(path: Path, revision: str | None, **more: str) -> None:
-    told = json.loads((path / "environment.json").read_text())
-    (path / "environment.json").write_text(json.dumps({**told, "revision": revision, **more}))
 
 
 @pytest.mark.usefixtures("short_recipe")
 def test_a_finished_run_is_taken_whatever_its_name(tmp_path: Path) -> None:
     asked = made(tmp_path)
     (tmp_path / "finetune-0").rename(tmp_path / "another name")
-    sweep = plan([asked, replace(asked, command="eec run something")], tmp_path, Clean())
+    sweep = plan([asked, replace(asked, command="eec run something")], tmp_path)
     assert [job.path.name for job in sweep.jobs] == ["another name"] * 2
     assert sweep.left == [] and sweep.others == 0
 
@@ -82,7 +70,7 @@ def test_a_run_of_another_configuration_stays_as_it_is(
     change: dict[str, Any], done: tuple[Path, RunConfig]
 ) -> None:
     folder, asked = done
-    sweep = plan([replace(asked, **change)], folder, Clean())
+    sweep = plan([replace(asked, **change)], folder)
     name = "finetune-1" if change == {"seed": 1} else "finetune-0-2"
     assert [job.path.name for job in sweep.left] == [name] and sweep.others == 1
 
@@ -106,39 +94,24 @@ def test_an_order_from_a_file_is_known_by_what_it_says(
     order = tmp_path / "order.txt"
     for last, path in (("9", "one"), ("8", "finetune-0")):
         order.write_text("0\n1\n2\n3\n4\n5\n6\n7\n" + ("8\n9" if last == "9" else "9\n8"))
-        (job,) = plan([replace(asked, class_order=str(order))], tmp_path / "runs", Clean()).jobs
+        (job,) = plan([replace(asked, class_order=str(order))], tmp_path / "runs").jobs
         assert job.path.name == path
 
 
 @pytest.mark.usefixtures("short_recipe")
 def test_the_code_decides_too(tmp_path: Path) -> None:
     asked = made(tmp_path)
-    run = tmp_path / "finetune-0"
-
-    def taken(code: Code) -> bool:
-        return not plan([asked], tmp_path, code).left
-
-    revise(run, "4567def")
-    assert not taken(Clean())
-
-    class Dirty(Code):
-        revision = "0123abc-dirty"
-        changed = time.time() - 3600
-
-    revise(run, "0123abc-dirty")
-    assert taken(Dirty())
-    revise(run, "0123abc-dirty", started="2020-01-01T00:00:00+00:00")
-    assert not taken(Dirty())  # a source file is younger
-    revise(run, "0123abc", started="2020-01-01T00:00:00+00:00")
-    assert taken(Clean())
-    revise(run, "0123abc", eec="0.0.1")
-    assert not taken(Clean())
+    assert not plan([asked], tmp_path).left
+    path = tmp_path / "finetune-0" / "environment.json"
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, "code": "0123456789abcdef"}))
+    assert [job.path.name for job in plan([asked], tmp_path).left] == ["finetune-0-2"]
 
 
 @pytest.mark.usefixtures("short_recipe")
 def test_an_unfinished_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     asked = made(tmp_path / "whole")
-    (job,) = plan([asked], tmp_path / "cut", Clean()).jobs
+    (job,) = plan([asked], tmp_path / "cut").jobs
 
     class Interrupted(Onlooker):
         def measured(self, line: dict[str, Any]) -> None:
@@ -151,8 +124,7 @@ def test_an_unfinished_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     assert list(in_sequence([job], interrupting)) == [
         Outcome(job, "RuntimeError: a fault of two lines")
     ]
-    revise(job.path, "0123abc")
-    (again,) = plan([asked], tmp_path / "cut", Clean()).left
+    (again,) = plan([asked], tmp_path / "cut").left
     assert (again.path, again.done) == (job.path, 1)
     assert sequence([again]) == [Outcome(again)]
     learners = [tmp_path / name / "finetune-0" / "learner.eec" for name in ("whole", "cut")]

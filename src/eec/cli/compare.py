@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from eec.cli.run import _DATASETS, Run, _file_name
+from eec.cli.run import DATASET_NAMES, Run, file_name
 from eec.errors import UserError
 from eec.methods.options import Net, RecipeName
 from eec.methods.registry import METHODS, find_method
 from eec.runs.config import RunConfig
-from eec.runs.found import Code
 from eec.runs.sweep import Job, Sweep, plan
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class Compare:
     and deviation, differences with their interval, the paper's numbers beside them."""
 
     dataset: tyro.conf.Positional[
-        Annotated[str, tyro.conf.arg(metavar="DATASET", help=f"Data set: {_DATASETS}.")]
+        Annotated[str, tyro.conf.arg(metavar="DATASET", help=f"Data set: {DATASET_NAMES}.")]
     ]
     methods: Annotated[str, tyro.conf.arg(metavar="NAME,NAME,...")] = "eec,joint,finetune"
     """Methods, as `eec run --help` explains them; the others are held against the first."""
@@ -100,11 +99,10 @@ class Compare:
 
     def start(self, arguments: Sequence[str]) -> None:
         methods = self._check()
-        folder = self.out or Path("runs") / f"compare-{_file_name(self.dataset)}"
-        code = Code()
+        folder = self.out or Path("runs") / f"compare-{file_name(self.dataset)}"
         seeds = range(self.seeds)
-        sweep = plan([self._config(m, seed) for m in methods for seed in seeds], folder, code)
-        self._tell(methods, sweep, folder, code)
+        sweep = plan([self._config(m, seed) for m in methods for seed in seeds], folder)
+        self._tell(methods, sweep, folder)
         try:
             failed = self._do(sweep)
         except KeyboardInterrupt:
@@ -147,9 +145,9 @@ class Compare:
         command = ["run", self.dataset, "--method", method, "--seed", str(seed)]
         for name, value in chosen.items():
             command += [f"--{name.replace('_', '-')}", str(value)]
-        return Run(self.dataset, method=method, seed=seed, **chosen)._config(command)
+        return Run(self.dataset, method=method, seed=seed, **chosen).config(command)
 
-    def _tell(self, methods: list[str], sweep: Sweep, folder: Path, code: Code) -> None:
+    def _tell(self, methods: list[str], sweep: Sweep, folder: Path) -> None:
         """What will be done, and what is not as it may seem. All but the result: to stderr."""
         for option in self._chosen(OF_METHODS):
             if without := [method for method in methods if option in _lacking(method)]:
@@ -166,13 +164,8 @@ class Compare:
         _say(f"{len(sweep.jobs)} runs in {folder}: {', '.join(parts)}")
         if sweep.others:
             _say(
-                f"{sweep.others} more there, of another configuration, seed or code revision, "
+                f"{sweep.others} more there, of another configuration, seed or code, "
                 "stay as they are"
-            )
-        if taken and not code.is_certain:
-            _say(
-                f"the code has no certain revision ({code.revision or 'no git'}): runs are taken "
-                "that began after its source files were last changed"
             )
 
     def _do(self, sweep: Sweep) -> int:

@@ -29,7 +29,7 @@ from eec.methods.options import (
 from eec.methods.registry import METHODS, choose_options
 from eec.runs.config import RunConfig
 
-_DATASETS = ", ".join(name + entry.argument for name, entry in DATASETS.items())
+DATASET_NAMES = ", ".join(name + entry.argument for name, entry in DATASETS.items())
 _METHODS = "; ".join(f"{name} ({entry.description})" for name, entry in METHODS.items())
 
 
@@ -39,7 +39,7 @@ class Run:
     folder."""
 
     dataset: tyro.conf.Positional[
-        Annotated[str, tyro.conf.arg(metavar="DATASET", help=f"Data set: {_DATASETS}.")]
+        Annotated[str, tyro.conf.arg(metavar="DATASET", help=f"Data set: {DATASET_NAMES}.")]
     ]
     method: Annotated[str, tyro.conf.arg(metavar="NAME", help=f"Method: {_METHODS}.")] = "eec"
     seed: int = 0
@@ -125,8 +125,8 @@ class Run:
     """How codes are kept [by method: uint8, published float32]."""
 
     def start(self, arguments: Sequence[str]) -> None:
-        config = self._config(arguments)
-        out = self.out or Path("runs") / f"{_file_name(self.dataset)}-{self.method}-{self.seed}"
+        config = self.config(arguments)
+        out = self.out or Path("runs") / f"{file_name(self.dataset)}-{self.method}-{self.seed}"
 
         from eec.cli.carry_out import carry_out
         from eec.report.folder import read_run
@@ -143,7 +143,7 @@ class Run:
             beside=beside,
         )
 
-    def _config(self, arguments: Sequence[str]) -> RunConfig:
+    def config(self, arguments: Sequence[str]) -> RunConfig:
         names = [field.name for field in fields(EECOptions) if field.name not in ("flip", "turn")]
         return RunConfig(
             dataset=self.dataset,
@@ -166,7 +166,7 @@ class Run:
         )
 
 
-def _file_name(dataset: str) -> str:
+def file_name(dataset: str) -> str:
     """folder:some/where/birds to folder-birds."""
     name, _, argument = dataset.partition(":")
     return "-".join(part for part in (name, Path(argument).name) if part)

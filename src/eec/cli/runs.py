@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from eec.runs.found import FoundRun
 
-COLUMNS = ("run", "method", "data set", "seed", "done", "A_k %", "memory", "time", "when", "")
+COLUMNS = ("run", "method", "data set", "seed", "done", "A_k %", "memory", "time", "when")
+MARKS = {"unfinished": "*", "running": "+"}
 NUMBERS = COLUMNS[3:8]
 
 
@@ -46,8 +47,11 @@ class Runs:
         console = Console()
         for folder, runs in groupby(found, key=lambda run: run.path.parent):
             console.print(_table(folder, list(runs)))
-        if any(not run.finished and not run.in_use for run in found):
-            console.print("go on with an unfinished one: eec resume RUN", highlight=False)
+        states = {_state(run) for run in found}
+        if "unfinished" in states:
+            print("* unfinished: go on with it with eec resume RUN")
+        if "running" in states:
+            print("+ running: a process is at it")
 
 
 def _table(folder: Path, runs: Sequence[FoundRun]) -> Table:
@@ -64,9 +68,9 @@ def _table(folder: Path, runs: Sequence[FoundRun]) -> Table:
         padding=(0, 1, 0, 0),
     )
     for name in COLUMNS:
-        # Where room is short these take two lines; nothing is cut, least of all the run's name.
+        # Where room is short it takes two lines: nothing is cut.
         side: Literal["left", "right"] = "right" if name in NUMBERS else "left"
-        table.add_column(name, justify=side, no_wrap=name not in ("data set", "when"))
+        table.add_column(name, justify=side, no_wrap=name != "data set", overflow="fold")
     for run in runs:
         table.add_row(*map(Text, _cells(run)))
     return table
@@ -89,17 +93,22 @@ def _cells(run: FoundRun) -> list[str]:
         str(run.config["method"]),
         str(run.config["dataset"]),
         str(run.config.get("seed", NOTHING)),
-        f"{run.done}/{run.increments or '?'}",
+        f"{run.done}/{run.increments or '?'}{MARKS.get(_state(run), '')}",
         *measured,
         _when(run),
-        "running" if run.in_use else "" if run.finished else "unfinished",
     ]
 
 
+def _state(run: FoundRun) -> str:
+    if run.in_use:
+        return "running"
+    return "finished" if run.finished else "unfinished"
+
+
 def _when(run: FoundRun) -> str:
-    """When it began, in the local time of the reader."""
+    """The day when it began; `eec show` has the second."""
     try:
         began = datetime.datetime.fromisoformat(run.environment["started"])
     except (KeyError, TypeError, ValueError):
         return ""
-    return began.astimezone().strftime("%Y-%m-%d %H:%M")
+    return began.astimezone().strftime("%Y-%m-%d")

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from eec.runs.code import source_digest
 from eec.training.runtime import Runtime
 
 PACKAGES = ("eec", "torch", "numpy", "scikit-learn", "safetensors", "pillow")
@@ -28,6 +29,7 @@ def describe(runtime: Runtime) -> dict[str, Any]:
         "device": str(runtime.device),
         "precision": runtime.precision,
         "revision": _revision(),
+        "code": source_digest(),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
@@ -40,7 +42,7 @@ def restore_threads(before: dict[str, Any]) -> list[str]:
     threads = before.get("threads")
     if isinstance(threads, int) and threads > 0:
         torch.set_num_threads(threads)
-    now = {"torch": version("torch"), "cpu": _cpu(), "revision": _revision()}
+    now = {"torch": version("torch"), "cpu": _cpu(), "code": source_digest()}
     return [
         f"{name} was {before[name]} when this run began and is {value} now: the result may differ"
         for name, value in now.items()

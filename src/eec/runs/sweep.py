@@ -20,7 +20,7 @@ from typing import Any
 
 from eec.runs import lock
 from eec.runs.config import RunConfig
-from eec.runs.found import Code, FoundRun, find_runs, in_use
+from eec.runs.found import FoundRun, find_runs, in_use
 
 NAMED_ORDERS = ("natural", "shuffled")
 IN_STREAM = ("per_class", "validation", "returning", "size")
@@ -50,16 +50,15 @@ class Sweep:
         return [job for job in self.jobs if not job.finished]
 
 
-def plan(configs: Sequence[RunConfig], folder: Path, code: Code | None = None) -> Sweep:
+def plan(configs: Sequence[RunConfig], folder: Path) -> Sweep:
     """A folder for each configuration: that of a run which is the same, or a free one."""
-    code = code or Code()
     there = list(find_runs(folder))
     keys = [run_key(run) for run in there]
     taken: set[Path] = set()
     jobs = []
     for config in configs:
         key = config_key(config)
-        same = [run for run, its in zip(there, keys, strict=True) if its == key and code.made(run)]
+        same = [run for run, its in zip(there, keys, strict=True) if its == key and run.is_of_now]
         if same:
             best = max(same, key=lambda run: (run.finished, run.done))
             taken.add(best.path)

@@ -22,7 +22,7 @@ from PIL import Image
 from eec import EEC
 from eec.data.catalog import load_dataset
 from eec.methods.contract import Method
-from eec.report import write
+from eec.report import figures, write
 
 Call = Callable[..., Any]
 
@@ -291,7 +291,7 @@ def test_choices_reach_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: list[str] = []
-    draw = write.accuracy_figure
+    draw = figures.accuracy_figure
 
     def spy(record: Any, beside: Any, path: Path) -> Any:
         drawn.extend(f"{other.method} {other.path.name}" for other in beside)

@@ -140,7 +140,11 @@ def test_the_sheet_shows_each_image_pixel_for_pixel(tmp_path: Path) -> None:
     test[:, 0] = 201
     grey = np.full((3, 1, 28, 28), 77, np.uint8)
     cat = [("test image", test), ("decoded", None), ("remembered", grey)]
-    rows = [("<b>cat", cat), (7, [("test image", grey)]), ("no images", [])]
+    rows: list[tuple[object, Any]] = [
+        ("<b>cat", cat),
+        (7, [("test image", grey)]),
+        ("no images", []),
+    ]
     array = pixels(draw_sheet(rows, tmp_path / "sheet.png", "a title"))
     red = int((array == [201, 0, 0]).all(axis=-1).sum())
     assert red == 10 * 64 * 64  # ten of the twelve, each doubled in size

@@ -78,7 +78,7 @@ def result(path: Path) -> tuple[list[dict[str, Any]], bytes, bytes, list[str]]:
 
 
 SAMPLES = "samples.safetensors"
-SMALL = {"options": {"code": "16x4x4"}}
+SMALL: dict[str, Any] = {"options": {"code": "16x4x4"}}
 
 
 @pytest.mark.parametrize("method", METHODS)

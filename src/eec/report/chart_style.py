@@ -97,7 +97,9 @@ def choose() -> tuple[alt.Parameter, Any]:
     return chosen, alt.condition(chosen, alt.value(1), alt.value(0.12))
 
 
-def finished(chart: alt.LayerChart, height: int, cells: list[Row] | None = None) -> Spec:
+def finished(
+    chart: alt.LayerChart | alt.FacetChart, height: int, cells: list[Row] | None = None
+) -> Spec:
     """The specification; `cells` is the data called so, which altair would check row by row."""
     spec: Spec = chart.properties(width="container", height=height).to_dict()
     if cells is not None:

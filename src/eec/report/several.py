@@ -61,8 +61,8 @@ def cost_chart(groups: Sequence[Group]) -> Chart | None:
     series = [group.name for group in groups]
     chosen, faded = choose()
     start = percent_floor([row["accuracy"] for row in rows])
-    kept = [row["bytes"] for row in rows]
-    ends = [min(kept) / 1.5, max(kept) * 1.5]
+    sizes = [row["bytes"] for row in rows]
+    ends = [min(sizes) / 1.5, max(sizes) * 1.5]
     dots = (
         alt.Chart(alt.Data(values=rows))
         .mark_point(size=130, filled=True)

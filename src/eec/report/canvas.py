@@ -117,7 +117,7 @@ def _foot(note: str) -> float:
 def save(figure: Figure, path: Path) -> Path:
     """Write what the name ends in, PNG or SVG; the same figure gives the same bytes."""
     buffer = io.BytesIO()
-    kind = path.suffix.removeprefix(".")
+    kind = path.suffix.removeprefix(".").lower()
     figure.savefig(buffer, format=kind, dpi=DPI, metadata=dict(UNDATED[kind]))
     return write_whole(path, buffer.getvalue())
 

@@ -22,7 +22,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eec.cli.main import main as eec
+# All that a run imports on its way: forked processes need not do it again.
+import sklearn.datasets  # noqa: F401
+import torch._dynamo  # noqa: F401
+
+import eec.cli.carry_out
+import eec.report.write
+import eec.runs.run  # noqa: F401
+from eec.cli.main import main as eec_main
 
 EVERY = ("0", "0.2", "60")  # seconds between checkpoints
 SAME = ("learner.eec", "samples.safetensors", "pictures/sheet.png")
@@ -38,7 +45,7 @@ def start(arguments: Sequence[str]) -> int:
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
-        eec(arguments)
+        eec_main(arguments)
         status = 0
     except SystemExit as end:
         status = int(end.code or 0)
@@ -57,15 +64,16 @@ def command(folder: Path, options: Sequence[str], seed: int) -> list[str]:
     return ["run", *options, "--seed", str(seed), "--out", str(folder), *every]
 
 
-def killed(child: int, after: float) -> bool:
-    """Whether the process was still at work then."""
+def kill(child: int, after: float) -> int:
+    """The exit status: that of a process which was still at work then says so."""
     until = time.monotonic() + after
     while time.monotonic() < until:
-        if os.waitpid(child, os.WNOHANG) != (0, 0):
-            return False
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
         time.sleep(min(0.002, after))
     os.kill(child, signal.SIGKILL)
-    return finish(child) == -signal.SIGKILL
+    return finish(child)
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -73,7 +81,8 @@ def read(folder: Path) -> dict[str, Any]:
     lines = [json.loads(line) for line in (folder / "measures.jsonl").read_text().splitlines()]
     for line in lines:
         del line["seconds"]
-    content: dict[str, Any] = {name: (folder / name).read_bytes() for name in SAME}
+    files = [folder / name for name in SAME if (folder / name).exists()]
+    content: dict[str, Any] = {file.name: file.read_bytes() for file in files}
     return {**content, "measures": lines, "files": sorted(p.name for p in folder.iterdir())}
 
 
@@ -102,13 +111,17 @@ def main() -> int:
                 return 1
             longest = time.monotonic() - began
             here = 0
-            while not (cut / "report.html").exists():
+            status = -1
+            while status < 0:
                 child = start(command(cut, options, rounds))
-                if kills < asked.times and killed(child, random.uniform(0, longest / 2)):
+                after = random.uniform(0, longest / 2) if kills < asked.times else 1e9
+                status = kill(child, after)
+                if status < 0:
                     kills, here = kills + 1, here + 1
                     torn += any(cut.rglob("*.part"))
-                elif kills >= asked.times:
-                    finish(child)
+            if status:
+                print(f"going on ended with status {status}")
+                return 1
             differ = differences(whole, cut)
             found += bool(differ)
             told = f"differs in {', '.join(differ)}" if differ else "the same bytes"

@@ -1,6 +1,8 @@
 """`eec resume`, in processes of their own, as users stop and go on with their runs."""
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import time
@@ -10,23 +12,25 @@ from typing import Any
 
 import pytest
 
+from eec.runs.folder import RunFolder
+
 TINY = ["--per-class", "3", "--classes-per-increment", "5", "--size", "8"]
 RUN = ["run", "digits", *TINY, "--method", "finetune", "--checkpoint-every", "0.1", "--out", "run"]
 STEPS = 400  # of the second increment: seconds
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def start(
-    command: Callable[..., list[str]], environment: dict[str, str], tmp_path: Path
+    command: Callable[..., list[str]], environment: dict[str, str]
 ) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """`start(*arguments)`: the command in a process of its own, which does not outlive the test."""
+    """`start(folder, *arguments)`: the command in a process that does not outlive the tests."""
     started: list[subprocess.Popen[str]] = []
 
-    def act(*arguments: str) -> subprocess.Popen[str]:
+    def act(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             command(arguments, later=STEPS),
-            cwd=tmp_path,
-            env=environment,
+            cwd=folder,
+            env={**environment, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
@@ -41,6 +45,14 @@ def start(
 
 
 Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture(scope="module")
+def straight(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the run that nobody stopped."""
+    place = tmp_path_factory.mktemp("straight")
+    assert start(place, *RUN).wait(120) == 0
+    return place / "run"
 
 
 def wait_for(path: Path) -> None:
@@ -58,11 +70,11 @@ def result(folder: Path) -> tuple[bytes, list[dict[str, Any]]]:
     return (folder / "learner.eec").read_bytes(), lines
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_stopped_run_goes_on_to_the_same_end(how: int, start: Start, tmp_path: Path) -> None:
-    straight = [*RUN[:-1], "straight"]
-    assert start(*straight).wait(120) == 0
-    running = start(*RUN)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_run_goes_on_to_the_same_end(
+    how: int, start: Start, straight: Path, tmp_path: Path
+) -> None:
+    running = start(tmp_path, *RUN)
     wait_for(tmp_path / "run")
     began = time.monotonic()
     running.send_signal(how)
@@ -72,48 +84,52 @@ def test_a_stopped_run_goes_on_to_the_same_end(how: int, start: Start, tmp_path:
         assert running.returncode == -how
     else:
         assert (running.returncode, err) == (130, "eec: stopped; go on with: eec resume run\n")
-    again = start("resume", "run")
+    again = start(tmp_path, "resume", "run")
     out, err = again.communicate(timeout=120)
     assert (again.returncode, err) == (0, "")
     assert out.index("  1/2  A_5") < out.index("  2/2  A_10") < out.index("report    run")
-    assert result(tmp_path / "run") == result(tmp_path / "straight")
+    assert result(tmp_path / "run") == result(straight)
     assert not (tmp_path / "run" / "checkpoint").exists()
 
-    done = start("resume", "run")
+
+def test_a_finished_run_is_left_alone(start: Start, straight: Path) -> None:
+    before = result(straight)
+    done = start(straight.parent, "resume", "run")
     out, err = done.communicate(timeout=60)
+    assert result(straight) == before
     assert done.returncode == 0 and "A_10" in out
     assert err == "eec: run is finished: nothing was left to do\n"
 
 
-def test_a_second_process_is_refused(start: Start, tmp_path: Path) -> None:
-    running = start(*RUN)
-    wait_for(tmp_path / "run")
-    for arguments in (["resume", "run"], [*RUN, "--overwrite"]):
-        second = start(*arguments)
-        _, err = second.communicate(timeout=60)
-        assert second.returncode == 2
-        assert err.startswith(f"eec: run is in use by process {running.pid} on ")
-        assert err.count("\n") == 1
-    assert running.wait(120) == 0
-
-
 def test_a_full_disk_ends_in_one_line_with_the_last_checkpoint_intact(
-    start: Start, tmp_path: Path
+    call: Callable[..., Any], short_recipe: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = start(*RUN)
-    wait_for(tmp_path / "run")
-    place = tmp_path / "run" / "checkpoint" / "increment-2"
-    # As a disk that refuses writes: the folder is away for a moment.
-    place.rename(tmp_path / "away")
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 2 and err.count("\n") == 1 and "increment-2" in err
-    assert err.endswith("go on with: eec resume run\n")
-    (tmp_path / "away").rename(place)
-    assert start("resume", "run").wait(120) == 0
+    real = os.fsync
+
+    def full(file: int) -> None:
+        if Path("run/measures.jsonl").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", full)
+    mistake = call(*RUN, "--quiet").mistake
+    assert "No space left on device" in mistake and mistake.endswith(
+        "; go on with: eec resume run\n"
+    )
+    monkeypatch.setattr(os, "fsync", real)
+    assert call("resume", "run", "--quiet").status == 0
+    assert len(Path("run/measures.jsonl").read_text().splitlines()) == 2
 
 
-def test_what_is_no_run_is_refused(start: Start) -> None:
-    process = start("resume", "nowhere")
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert err == ("eec: nowhere is not a run folder: give the folder that `eec run` wrote to\n")
+def test_a_folder_in_use_is_left_alone(call: Callable[..., Any], short_recipe: object) -> None:
+    assert call(*RUN, "--quiet").status == 0
+    holder = RunFolder.open(Path("run"))
+    for arguments in (["resume", "run"], [*RUN, "--overwrite"]):
+        assert f"run is in use by process {os.getpid()} on " in call(*arguments).mistake
+    holder.close()
+
+
+def test_what_is_no_run_is_refused(call: Callable[..., Any]) -> None:
+    assert call("resume", "nowhere").mistake == (
+        "eec: nowhere is not a run folder: give the folder that `eec run` wrote to\n"
+    )

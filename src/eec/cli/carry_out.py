@@ -17,7 +17,6 @@ from eec.errors import UserError
 from eec.methods.contract import Method
 from eec.report.folder import RunRecord
 from eec.report.table import headline, run_table
-from eec.report.write import write_report
 from eec.runs.config import RunConfig
 from eec.runs.folder import RunFolder
 from eec.training.journal import Journal
@@ -75,6 +74,8 @@ def stopping(journal: Journal) -> Iterator[None]:
 
 def tell(console: Console, out: Path, beside: Sequence[RunRecord]) -> None:
     """Draw the pictures, write the page, print the table, and say where everything is."""
+    from eec.report.write import write_report  # altair and matplotlib: not for a run that fails
+
     record, page = write_report(out, beside)
     console.print(run_table(record))
     for line in (

@@ -18,8 +18,9 @@ help:
 demo: $(READY)
 	$(BIN)/eec run digits --out runs/demo --overwrite
 
+# One process a core with one thread each: two threads of torch that share a core slow each other down.
 test: $(READY)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

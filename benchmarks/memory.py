@@ -97,7 +97,8 @@ def main() -> None:
     parser.add_argument("options", nargs="*", help="of eec run, after --, for all rows")
     asked = parser.parse_args()
     names = [name.strip() for name in asked.rows.split(";" if ";" in asked.rows else ",")]
-    threads = max(1, (os.cpu_count() or 1) // asked.jobs)
+    each = max(1, (os.cpu_count() or 1) // asked.jobs)
+    threads = int(os.environ.get("OMP_NUM_THREADS", each))
     place = asked.out / f"{asked.dataset}-{asked.per_class}-{asked.memory}"
     fixed = [asked.dataset, "--data-dir", str(asked.data), "--per-class", asked.per_class]
     folders = {}

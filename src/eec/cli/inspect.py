@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from eec.cli.predict import BROKEN_PIPE
 from eec.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,15 +35,6 @@ class Inspect:
     """Draw no pictures."""
 
     def start(self, arguments: Sequence[str]) -> None:
-        try:
-            self._show()
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Python flushes stdout once more as it ends: that must find an open end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(BROKEN_PIPE)
-
-    def _show(self) -> None:
         self._check()
         from eec.methods.archive import load_learner
         from eec.report.inside import look_inside

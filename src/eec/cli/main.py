@@ -6,6 +6,7 @@ Torch is imported by the commands when they begin, so that `--help` answers at o
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -25,6 +26,7 @@ from eec.cli.show import Show
 from eec.errors import UserError
 
 INTERRUPTED = 130  # what shells report for Ctrl-C
+BROKEN_PIPE = 141  # and for a program whose reader went away
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -54,6 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="replace")
     try:
         command.start(given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more as it ends: that must find an open end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BROKEN_PIPE)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except Exception as error:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from eec.cli.answers import Judgement
     from eec.methods.contract import Method
 
-BROKEN_PIPE = 141  # what shells report for a program whose reader went away
 BATCH = 512  # images in memory at a time
 LONGEST_PATH = 1 << 20  # bytes of a pipe without an end of line: these are no paths
 
@@ -57,15 +56,6 @@ class Predict:
     """auto: bf16 where the hardware is fast at it, else float32."""
 
     def start(self, arguments: Sequence[str]) -> None:
-        try:
-            self._answer()
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Python flushes stdout once more as it ends: that must find an open end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(BROKEN_PIPE)
-
-    def _answer(self) -> None:
         from eec.cli.answers import write_answers, write_judgement
         from eec.cli.pictures import Watch, check_paths
         from eec.methods.archive import load_learner

@@ -94,8 +94,8 @@ def main() -> None:
     parser.add_argument("--rows", default=",".join(k for k in ROWS if "," not in k), help="names")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side [1]")
     parser.add_argument("--out", type=Path, default=Path("runs") / "memory")
-    parser.add_argument("options", nargs="*", help="of eec run, after --, for all rows")
-    asked = parser.parse_args()
+    parser.epilog = "What is not known here, such as --code 16x4x4, is an option of eec run."
+    asked, options = parser.parse_known_args()
     names = [name.strip() for name in asked.rows.split(";" if ";" in asked.rows else ",")]
     each = max(1, (os.cpu_count() or 1) // asked.jobs)
     threads = int(os.environ.get("OMP_NUM_THREADS", each))
@@ -109,8 +109,8 @@ def main() -> None:
                 folder = place / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
                 folders[name, seed] = folder
                 chosen = [word.replace("BUDGET", asked.memory) for word in ROWS[name]]
-                options = [*fixed, *chosen, "--seed", str(seed), *asked.options]
-                waiting.append(pool.submit(carry_out, folder, options, threads))
+                words = [*fixed, *chosen, "--seed", str(seed), *options]
+                waiting.append(pool.submit(carry_out, folder, words, threads))
         for one in waiting:
             one.result()
     print("| kept | A_k | less than unlimited | memory | newest too often | integration |")

@@ -232,6 +232,8 @@ def test_ctrl_c_in_a_process_of_its_own(published: Path, data: Path) -> None:
     Quiet.go_on.clear()
     source = SOURCES["svhn"]
     program = (
+        # A shell that runs tests in the background has Ctrl-C ignored.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from eec.data.sources import *\n"
         f"SOURCES['svhn'] = {source!r}\n"
         "from eec.cli.main import main; main()"

@@ -62,7 +62,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         codec: CodecKind = "frozen",
         new_images: NewImages = "decoded",
         see: See = "real",
-        code: str = "16x8x8",
+        code: str = "auto",
         output: Output = "tanh",
         content: float = 0.7,
         content_scale: ContentScale = "normalised",
@@ -71,7 +71,10 @@ class EEC(ClassifierMixin, BaseEstimator):
         over_budget: OverBudget = "spread",
         linkage: Linkage = "ward",
         share: Share = "balanced",
-        code_type: CodeType = "uint8",
+        code_type: CodeType = "coded",
+        image_bytes: int = 0,
+        expected: int = 0,
+        codec_refresh: bool = False,
         seed: int = 0,
         device: str = "auto",
         precision: str = "auto",
@@ -95,6 +98,9 @@ class EEC(ClassifierMixin, BaseEstimator):
         self.linkage = linkage
         self.share = share
         self.code_type = code_type
+        self.image_bytes = image_bytes
+        self.expected = expected
+        self.codec_refresh = codec_refresh
         self.seed = seed
         self.device = device
         self.precision = precision

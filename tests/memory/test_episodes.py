@@ -9,6 +9,7 @@ from eec.memory.codec import Codec, CodecOptions, new_autoencoder
 from eec.memory.codes import CODE_TYPES, Packing
 from eec.memory.episodes import Kept, Memory
 from eec.memory.integration import Points, integrate
+from eec.memory.stored import facts_of, take_back, tensors_of
 from eec.training.runtime import Runtime, seeded
 
 OPTIONS = CodecOptions("16x8x8", "tanh", 0.0, "raw")
@@ -110,7 +111,7 @@ def test_an_episode_that_stands_for_others_stays_an_episode(memory: Memory) -> N
 def test_memory_comes_back_from_its_tensors(codecs: dict[int, Codec], memory: Memory) -> None:
     memory.kept[0] = merged(memory, 6)
     back = Memory(codecs=codecs)
-    back.take_back(memory.tensors(), memory.facts(), 2, "float32")
+    take_back(back, tensors_of(memory), facts_of(memory), 2, "float32")
     for part, other in zip(memory.kept, back.kept, strict=True):
         assert (part.task, part.target) == (other.task, other.target)
         for name in ("codes", "counts", "spreads"):
@@ -118,7 +119,7 @@ def test_memory_comes_back_from_its_tensors(codecs: dict[int, Codec], memory: Me
 
 
 def test_counts_of_one_take_no_bytes(memory: Memory) -> None:
-    assert set(memory.tensors()) == {"episodes.1", "episodes.2"}
+    assert set(tensors_of(memory)) == {"episodes.1", "episodes.2"}
 
 
 # --- how codes are kept ---

@@ -102,7 +102,7 @@ class Run:
     see: See | None = None
     """Show test images to the classifier real, or coded and decoded [real]."""
     code: str | None = None
-    """Shape of an episode, channels x side x side [by method: 16x8x8, published 16x4x4]."""
+    """Shape of an episode, channels x side x side [by method: auto, published 16x4x4]."""
     output: Output | None = None
     """End of the decoder [by method: tanh, published norm]."""
     content: float | None = None
@@ -122,7 +122,13 @@ class Run:
     share: Share | None = None
     """An equal share of the budget for each class, or the paper's, eq. 4 [by method]."""
     code_type: CodeType | None = None
-    """How codes are kept [by method: uint8, published float32]."""
+    """How codes are kept: coded (rate-distortion net and entropy coder), or as plain numbers of the
+    published autoencoder [by method: coded, published float32]."""
+    image_bytes: int | None = None
+    """Bytes that a coded image may take on average [as --memory allows, else the finest]."""
+    codec_refresh: bool | None = None
+    """Train a frozen codec again, and encode memory anew, when it keeps a later task badly
+    [False]."""
 
     def start(self, arguments: Sequence[str]) -> None:
         config = self.config(arguments)
@@ -144,7 +150,8 @@ class Run:
         )
 
     def config(self, arguments: Sequence[str]) -> RunConfig:
-        names = [field.name for field in fields(EECOptions) if field.name not in ("flip", "turn")]
+        of_the_set = ("flip", "turn", "expected")  # the stream knows these
+        names = [field.name for field in fields(EECOptions) if field.name not in of_the_set]
         return RunConfig(
             dataset=self.dataset,
             method=self.method,

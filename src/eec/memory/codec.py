@@ -1,6 +1,8 @@
 """Algorithm 1: an autoencoder trained with a content loss, judged before it is used.
 
-A codec turns uint8 images into codes and codes into uint8 images.
+A codec turns uint8 images into codes and codes into uint8 images. Its net is the published
+autoencoder or, for codes that are stored by an entropy coder, the compressor, which is trained for
+rate and distortion together.
 """
 
 from __future__ import annotations
@@ -14,8 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
+from eec.memory.codes import Packing
+from eec.memory.entropy import IntegerPrior, cost
+from eec.memory.weights import round_weights
 from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import Classifier, Shape, shape_of
+from eec.nets.compressor import LEVELS, Compressor
 from eec.training.batches import Batches, to_float, to_uint8
 from eec.training.journal import Journal
 from eec.training.loop import Progress, apply, quiet, train
@@ -23,6 +29,7 @@ from eec.training.recipes import Plan
 from eec.training.runtime import Runtime, generator, seeded
 
 Warn = Callable[[str], None]
+CodecNet = Autoencoder | Compressor
 
 # A net that leaves more of the pixels' variance unexplained than this is surely starved. Less is no
 # promise: with real new images on MNIST, A_10 fell to 70 where 5 % was lost (docs/the-gap.md).
@@ -33,6 +40,15 @@ DIVERGED = 0.6
 RECOGNISED = 0.8
 ATTEMPTS = 3
 FEATURE_CACHE_BYTES = 1 << 30
+# Codes are no finer than to lose this share of the pixels' variance.
+NEXT_TO_NOTHING = 0.01
+# From this on the codec is said to keep a later task badly: twice the cost of its own images.
+DRIFTED = 2.0
+# What a byte for 32x32 pixels may cost in squared error at the finest step; it grows with the
+# square of the step, as the error of rounding does.
+BYTE_WEIGHT = 1.5e-5
+# Coarse steps have the larger losses: each counts less by this power of its step.
+STEP_BALANCE = 1.3
 
 
 @dataclass(frozen=True)
@@ -43,6 +59,7 @@ class Quality:
     unexplained: float  # the same as a share of the pixels' variance
     recognised: float | None  # percent of reconstructions that `D` calls by their name
     recognised_real: float | None  # the same of the originals
+    bytes: float | None = None  # that one takes on average, if coded
 
     @property
     def diverged(self) -> bool:
@@ -76,19 +93,27 @@ class CodecOptions:
     output: str  # of the decoder: norm, as published, or tanh
     content: float  # lambda, the share of the content loss
     content_scale: str  # raw, as published, or normalised by the features' own size
-    half: bool = False  # weights are kept in half precision
+    type: str = "float32"  # how codes are kept; `coded` has a net of its own
+    flip: bool = False  # the images may be mirrored
+
+    @property
+    def coded(self) -> bool:
+        return self.type == "coded"
 
 
 class Codec:
     """An autoencoder in use. One that was read back without its encoder can only decode."""
 
     def __init__(
-        self, net: Autoencoder, runtime: Runtime, steps: int = 0, attempts: int = 0
+        self, net: CodecNet, runtime: Runtime, steps: int = 0, attempts: int = 0, level: int = 0
     ) -> None:
         self.net = runtime.place(net).eval()
         self.runtime = runtime
         self.steps, self.attempts = steps, attempts  # that its training took
         self.encodes = True
+        self.level = level  # of coarseness of the codes in memory; compressors only
+        self.prior = IntegerPrior.of(net.prior) if isinstance(net, Compressor) else None
+        self.reference = 0.0  # what an image that it was trained on costs, see `drift`
 
     def encode(self, images: Tensor) -> Tensor:
         """uint8 images to codes [N, C, h, w], float32 on the CPU."""
@@ -102,8 +127,19 @@ class Codec:
         return images.contiguous()
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Images as memory will show them: coded and decoded."""
-        return self.decode(self.encode(images))
+        """Images as memory will show them: coded, rounded where codes are whole, and decoded."""
+        codes = self.encode(images)
+        if self.prior is not None:
+            packing = Packing("coded", level=self.level)
+            codes = packing.unpack(packing.pack(codes))
+        return self.decode(codes)
+
+    def bytes_of(self, images: Tensor, level: int) -> float | None:
+        """What one of these takes on average, if coded."""
+        if self.prior is None:
+            return None
+        symbols = Packing("coded", level=level).pack(self.encode(images))
+        return float(cost(self.prior, symbols.numpy(), level).mean())
 
 
 def _last(batch: Tensor) -> Tensor:
@@ -123,7 +159,7 @@ def train_codec(
     *,
     classifier: Classifier | None = None,
     targets: Tensor | None = None,
-    start: Autoencoder | None = None,
+    start: CodecNet | None = None,
     progress: Progress = quiet,
     journal: Journal | None = None,
     warn: Warn = print,
@@ -139,6 +175,7 @@ def train_codec(
     for attempt in range(ATTEMPTS):
         again = seed + attempt
         steps += _fit(net, images, options, plan, runtime, again, classifier, progress, journal)
+        _settle(net, options)
         codec = Codec(net, runtime, steps, attempt + 1)
         quality = judge(codec, images, classifier, targets)
         lost = math.inf if math.isnan(quality.unexplained) else quality.unexplained
@@ -149,8 +186,9 @@ def train_codec(
         net = _begin(images, options, runtime, again + 1, None if quality.diverged else net)
     assert best is not None
     _, codec, quality = best
-    if options.half:
-        _round_to_half(codec.net)
+    codec.reference = _cost(codec, images)
+    if codec.prior is not None:
+        codec.level = _fine_enough(codec, images)
     if not quality.good:
         warn(
             f"The autoencoder stayed poor after {ATTEMPTS} attempts ({steps} steps): {quality}; "
@@ -159,12 +197,12 @@ def train_codec(
     return codec
 
 
-@torch.no_grad()
-def _round_to_half(net: Autoencoder) -> None:
-    """At once, so that a codec read back from a file is the one that was in use."""
-    for weight in net.state_dict().values():
-        if weight.is_floating_point():
-            weight.copy_(weight.half())
+def _settle(net: CodecNet, options: CodecOptions) -> None:
+    """Round what was learned to what will be kept, so that nothing changes by saving it."""
+    for part in (net.encoder, net.decoder):
+        round_weights(part, options.type)
+    if isinstance(net, Compressor):
+        IntegerPrior.of(net.prior).put_into(net.prior)
 
 
 def _begin(
@@ -172,8 +210,8 @@ def _begin(
     options: CodecOptions,
     runtime: Runtime,
     seed: int,
-    start: Autoencoder | None,
-) -> Autoencoder:
+    start: CodecNet | None,
+) -> CodecNet:
     if start is not None:
         return copy.deepcopy(start)
     with seeded(seed):
@@ -183,12 +221,15 @@ def _begin(
     return runtime.place(net)
 
 
-def new_autoencoder(image: Shape, options: CodecOptions) -> Autoencoder:
-    return Autoencoder(image, options.code, options.output)
+def new_autoencoder(image: Shape, options: CodecOptions) -> CodecNet:
+    if options.coded:
+        return Compressor(image, options.code)
+    code = "16x8x8" if options.code == "auto" else options.code
+    return Autoencoder(image, code, options.output)
 
 
 def _fit(
-    net: Autoencoder,
+    net: CodecNet,
     images: Tensor,
     options: CodecOptions,
     plan: Plan,
@@ -203,16 +244,30 @@ def _fit(
         content = ContentLoss(classifier, images, runtime, options.content_scale == "normalised")
     share = options.content if content is not None else 0.0
 
-    def loss(batch: Tensor, index: Tensor) -> Tensor:
-        decoded = net(batch)
-        pixels = mse_loss(decoded.float(), batch)
+    def distortion(decoded: Tensor, batch: Tensor, index: Tensor) -> Tensor:
+        """Of each image."""
+        pixels = (decoded.float() - batch).square().mean((1, 2, 3))
         if content is None:
             return pixels
         return (1 - share) * pixels + share * content(decoded, batch, index)
 
-    batches = Batches(images.to(runtime.device))
-    plan = plan.for_pixels(images.shape[2] * images.shape[3])
     rng = generator(seed, "autoencoder")
+    byte = _byte_weight(images)
+
+    def loss(batch: Tensor, index: Tensor) -> Tensor:
+        if isinstance(net, Autoencoder):
+            plain: Tensor = distortion(net(batch), batch, index).mean()
+            return plain
+        # Each image with a step of its own: one net then serves all.
+        octaves = torch.rand(len(batch), generator=rng).to(batch.device) * ((LEVELS - 1) / 4)
+        step = 2**octaves
+        decoded, size = net(batch, step[:, None, None, None], rng)
+        cost = distortion(decoded, batch, index) + byte * step**2 * size
+        balanced: Tensor = (cost / step**STEP_BALANCE).mean()
+        return balanced
+
+    batches = Batches(images.to(runtime.device), flip=options.flip and options.coded)
+    plan = plan.for_pixels(images.shape[2] * images.shape[3])
     return train(net, batches, loss, plan, runtime, rng, progress, journal)
 
 
@@ -238,12 +293,14 @@ class ContentLoss:
         return apply(lambda part: self.classifier.features(_floats(part)).float(), images, runtime)
 
     def __call__(self, decoded: Tensor, real: Tensor, index: Tensor) -> Tensor:
+        """Of each image."""
         if self.real is not None:
             wanted = self.real[index].to(self.device)
         else:
             with torch.no_grad():
                 wanted = self.classifier.features(real).float()
-        return mse_loss(self.classifier.features(decoded).float(), wanted) / self.scale
+        away = self.classifier.features(decoded).float() - wanted
+        return away.square().flatten(1).mean(1) / self.scale
 
 
 def judge(
@@ -268,4 +325,38 @@ def judge(
             return 100 * (calls == targets[chosen]).float().mean().item()
 
         recognised, recognised_real = share(decoded), share(real)
-    return Quality(error, error / variance, recognised, recognised_real)
+    size = codec.bytes_of(real[:: max(1, len(real) // 200)], codec.level)
+    return Quality(error, error / variance, recognised, recognised_real, size)
+
+
+def _fine_enough(codec: Codec, images: Tensor) -> int:
+    """The coarsest level that loses next to nothing, or the finest."""
+    low, high = 0, LEVELS - 1
+    while low < high:
+        codec.level = (low + high + 1) // 2
+        if judge(codec, images, None, None).unexplained <= NEXT_TO_NOTHING:
+            low = codec.level
+        else:
+            high = codec.level - 1
+    return low
+
+
+def drift(codec: Codec, images: Tensor) -> float:
+    """How much more these images cost than those that the codec was trained on."""
+    return _cost(codec, images) / max(codec.reference, 1e-6)
+
+
+def _cost(codec: Codec, images: Tensor) -> float:
+    """Squared error, and bytes if coded, at the finest step, of up to 200 images."""
+    some = images[torch.linspace(0, len(images) - 1, min(len(images), 200)).round().long()]
+    level, codec.level = codec.level, 0
+    try:
+        error = mse_loss(to_float(codec(some)), to_float(some)).item()
+    finally:
+        codec.level = level
+    size = codec.bytes_of(some, 0)
+    return error if size is None else error + _byte_weight(some) * size
+
+
+def _byte_weight(images: Tensor) -> float:
+    return BYTE_WEIGHT * 32 * 32 / (images.shape[2] * images.shape[3])

@@ -38,7 +38,7 @@ class Kept:
         means = packing.unpack(self.codes).flatten(1).double().numpy()
         counts = self.counts.long().numpy()
         scatter = np.zeros(means.shape)
-        spreads = packing.unpack(self.spreads).flatten(1).double().numpy()
+        spreads = packing.unpack_spreads(self.spreads).flatten(1).double().numpy()
         scatter[self.singles :] = np.square(spreads) * (counts[self.singles :, None] - 1)
         return Points(means, counts, scatter)
 
@@ -48,14 +48,22 @@ class Kept:
         order = np.argsort(spread, kind="stable")  # episodes come first
         shape = self.codes.shape[1:]
 
-        def packed(values: np.ndarray) -> Tensor:
-            return packing.pack(torch.from_numpy(values).float().reshape(-1, *shape))
+        def floats(values: np.ndarray) -> Tensor:
+            return torch.from_numpy(values).float().reshape(-1, *shape)
 
         return replace(
             self,
-            codes=packed(points.means[order]),
+            codes=packing.pack(floats(points.means[order])),
             counts=torch.from_numpy(points.counts[order]).int(),
-            spreads=packed(np.sqrt(points.variances[spread])),
+            spreads=packing.pack_spreads(floats(np.sqrt(points.variances[spread]))),
+        )
+
+    def repacked(self, now: Packing, then: Packing) -> Kept:
+        """The same, packed in another way."""
+        return replace(
+            self,
+            codes=then.pack(now.unpack(self.codes)),
+            spreads=then.pack_spreads(now.unpack_spreads(self.spreads)),
         )
 
 
@@ -70,19 +78,37 @@ class Memory:
     kept: list[Kept] = field(default_factory=list)
     codecs: dict[int, Codec] = field(default_factory=dict)
     packings: dict[int, Packing] = field(default_factory=dict)
+    # The last that was written of it, and of what: coding takes a second, and is asked for often.
+    written: tuple[list[object], dict[str, Tensor]] | None = None
+
+    def codec_key(self, task: int) -> int:
+        """The task that its codec was trained on: the last that is not after it."""
+        return max(key for key in self.codecs if key <= task)
 
     def codec_of(self, task: int) -> Codec:
-        """The newest codec that is not younger than the task."""
-        return self.codecs[max(key for key in self.codecs if key <= task)]
+        return self.codecs[self.codec_key(task)]
 
     def store(self, task: int, codes: Tensor, targets: Tensor, code_type: str) -> None:
         """Keep the codes of a task as episodes, class by class."""
-        packing = self.packings[task] = Packing.learn(code_type, codes)
+        level = self.codec_of(task).level if code_type == "coded" else 0
+        packing = self.packings[task] = Packing.learn(code_type, codes, level)
         packed = packing.pack(codes)
         for target in targets.unique().tolist():
             mine = packed[targets == target]
             ones = torch.ones(len(mine), dtype=torch.int32)
             self.kept.append(Kept(task, target, mine, ones, packed[:0]))
+
+    def coarsen(self, level: int) -> None:
+        """Round the codes of the newest codec to larger steps, all of them alike."""
+        newest = max(self.codecs)
+        self.codecs[newest].level = level
+        then = Packing("coded", level=level)
+        mine = [task for task in self.packings if self.codec_key(task) == newest]
+        self.kept = [
+            part.repacked(self.packings[part.task], then) if part.task in mine else part
+            for part in self.kept
+        ]
+        self.packings |= dict.fromkeys(mine, then)
 
     def decode(self, part: Kept, codes: Tensor) -> Tensor:
         """uint8 images of codes as they are kept for this class."""
@@ -104,51 +130,3 @@ class Memory:
         for part in self.kept:
             taken[part.target] = taken.get(part.target, 0) + part.slots
         return taken
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All codes, by task: what `take_back` needs, with `facts`, to be this memory again."""
-        tensors: dict[str, Tensor] = {}
-        for task, packing in self.packings.items():
-            parts = [part for part in self.kept if part.task == task]
-            if not parts:
-                continue
-            counts = torch.cat([part.counts for part in parts])
-            spreads = torch.cat([part.spreads for part in parts])
-            tensors[f"episodes.{task}"] = torch.cat([p.codes[: p.singles] for p in parts])
-            if len(spreads):
-                centroids = torch.cat([part.codes[part.singles :] for part in parts])
-                tensors[f"concepts.{task}.centroids"] = centroids
-                tensors[f"concepts.{task}.spreads"] = spreads
-            if (counts != 1).any():
-                tensors[f"counts.{task}"] = counts
-            if packing.scale is not None:
-                tensors[f"codecs.{task}.scale"] = packing.scale
-        return tensors
-
-    def facts(self) -> list[list[int]]:
-        """Of each class of each task: task, class index, episodes, concepts."""
-        return [[part.task, part.target, part.singles, len(part.spreads)] for part in self.kept]
-
-    def take_back(
-        self, tensors: dict[str, Tensor], facts: list[list[int]], tasks: int, code_type: str
-    ) -> None:
-        """Become the memory that gave these."""
-        self.packings = {
-            task: Packing(code_type, tensors.get(f"codecs.{task}.scale"))
-            for task in range(1, tasks + 1)
-        }
-        self.kept = []
-        taken: dict[int, tuple[int, int]] = {}
-        for task, target, singles, concepts in facts:
-            start, place = taken.get(task, (0, 0))
-            taken[task] = start + singles, place + concepts
-            codes = tensors[f"episodes.{task}"][start : start + singles]
-            spreads = codes[:0]
-            if concepts:
-                chosen = slice(place, place + concepts)
-                codes = torch.cat([codes, tensors[f"concepts.{task}.centroids"][chosen]])
-                spreads = tensors[f"concepts.{task}.spreads"][chosen]
-            counts = torch.ones(len(codes), dtype=torch.int32)
-            if f"counts.{task}" in tensors:
-                counts = tensors[f"counts.{task}"][start + place :][: len(codes)]
-            self.kept.append(Kept(task, target, codes, counts, spreads))

@@ -35,9 +35,8 @@ def draw_pseudo_images(
     only, and everything passes.
     """
     packing = memory.packings[part.task]
-    centroids, spreads = (
-        packing.unpack(codes) for codes in (part.codes[part.singles :], part.spreads)
-    )
+    centroids = packing.unpack(part.codes[part.singles :])
+    spreads = packing.unpack_spreads(part.spreads)
     wanting = part.counts[part.singles :].long()
     taken, refused = _Pile(), _Pile()
     draws = rejected = 0
@@ -46,7 +45,7 @@ def draw_pseudo_images(
         times = 2 * wanting if logits is not None else wanting
         concept = torch.repeat_interleave(torch.arange(len(wanting)), times)
         noise = torch.randn((len(concept), *centroids.shape[1:]), generator=generator)
-        codes = (centroids[concept] + noise * spreads[concept]).clamp_min_(0)  # they left a ReLU
+        codes = packing.possible(centroids[concept] + noise * spreads[concept])
         images = memory.codec_of(part.task).decode(codes)
         scores = torch.ones(len(images))
         right = torch.ones(len(images), dtype=torch.bool)

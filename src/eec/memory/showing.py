@@ -49,5 +49,6 @@ def _concept(memory: Memory, part: Kept, place: int, random: torch.Generator | N
     codes = packing.unpack(part.codes[part.singles + place][None])
     if random is not None:
         noise = torch.randn(codes.shape, generator=random)
-        codes = (codes + noise * packing.unpack(part.spreads[place][None])).clamp_min(0)
+        spread = packing.unpack_spreads(part.spreads[place][None])
+        codes = packing.possible(codes + noise * spread)
     return memory.codec_of(part.task).decode(codes)

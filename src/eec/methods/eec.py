@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from eec.memory.codec import judge, train_codec
+from eec.memory.codec import DRIFTED, Codec, drift, judge, train_codec
 from eec.memory.decay import decay_weight
 from eec.memory.episodes import Kept
 from eec.memory.over_budget import shrink
@@ -59,10 +59,11 @@ class EECMethod(Keeper):
         left: list[Kept] = []
         matched = self.options.new_images != "real"
         if matched:  # `D` is to see new images as memory will show them: the codec comes first
-            self._train_autoencoder(images, targets, rehearsal, report)
-            if self.options.codec == "retrained":  # memory has a new decoder: old images, too
-                rehearsal = self._rehearse(report)
+            anew = self._train_autoencoder(images, targets, rehearsal, report)
             self._store(images, targets, report)
+            # Where memory has a new decoder, or coarser codes, old images look different, too.
+            if self._coarsen() or anew:
+                rehearsal = self._rehearse(report)
             left = self._plan_budget(report)
         mixture = self._mix(brought, targets, rehearsal, weights, left)
         self._train_classifier(mixture.images, mixture.targets, mixture.weights, report)
@@ -81,6 +82,8 @@ class EECMethod(Keeper):
         with report.phase("rehearse"):
             rehearsal = []
             for part in self.memory.kept:
+                if part.task == self.tasks:
+                    continue
                 drawn = None
                 if len(part.spreads):
                     rng = generator(self.seed, "pseudo", self.tasks, part.task, part.target)
@@ -194,19 +197,22 @@ class EECMethod(Keeper):
         targets: Tensor,
         rehearsal: list[Rehearsal],
         report: Report,
-    ) -> None:
-        if self.options.codec == "frozen" and self.memory.codecs:
-            return
+    ) -> bool:
+        """Whether memory was encoded anew, by a codec that replaces the old one."""
         last = self.memory.codec_of(self.tasks) if self.memory.codecs else None
-        start = last.net if last and self.options.codec in ("warm", "retrained") else None
-        if self.options.codec == "retrained":
+        again = last is not None and self._retrains(last, images, report)
+        if self.options.codec == "frozen" and last and not again:
+            return False
+        start = last.net if last and (again or self.options.codec == "warm") else None
+        if again:
             images = torch.cat([images, *(_pictures(r) for r in rehearsal)])
             targets = torch.cat([targets, *(_targets(r) for r in rehearsal)])
+        options, recipe = self._codec_options(), self.recipe
         with report.phase("train autoencoder") as progress:
             codec = train_codec(
                 images,
-                self._codec_options(),
-                self.recipe.autoencoder,
+                options,
+                recipe.compressor if options.coded else recipe.autoencoder,
                 self.runtime,
                 derive_seed(self.seed, "autoencoder", self.tasks),
                 classifier=self._taught,
@@ -217,11 +223,23 @@ class EECMethod(Keeper):
                 journal=report.journal,
                 warn=report.notes.append,
             )
-        if self.options.codec == "retrained":
-            self.memory.codecs = {1: codec}
-            self._encode_anew(rehearsal, report)
-        else:
+        if not again:
             self.memory.codecs = {**self.memory.codecs, self.tasks: codec}
+            return False
+        assert last is not None
+        codec.level = last.level
+        self.memory.codecs = {1: codec}
+        self._encode_anew(rehearsal, report)
+        return True
+
+    def _retrains(self, codec: Codec, images: Tensor, report: Report) -> bool:
+        """Whether the codec is to be trained again, with all of memory."""
+        if self.options.codec == "retrained":
+            return True
+        if not self.options.codec_refresh:
+            return False
+        with report.phase("store"):
+            return drift(codec, images) > DRIFTED
 
     def _encode_anew(self, rehearsal: list[Rehearsal], report: Report) -> None:
         """EECS has one codec for all: what it decodes, of concepts too, is encoded by its next."""
@@ -239,6 +257,17 @@ class EECMethod(Keeper):
             ]
             o, seed = self.options, derive_seed(self.seed, "encode anew", self.tasks)
             shrink(self.memory, slots, o.over_budget, o.linkage, seed)
+            if self.options.codec_refresh:
+                lost = self._lost_anew(rehearsal)
+                report.notes.append(
+                    "The codec kept this task badly and was trained again; memory was encoded "
+                    f"anew, which lost {100 * lost:.1f} % of its pixels' variance."
+                )
+
+    def _lost_anew(self, rehearsal: list[Rehearsal]) -> float:
+        """The share of the variance of what memory showed that its new codec does not keep."""
+        shown = torch.cat([r.images[:100] for r in rehearsal if len(r.images)])
+        return judge(self.memory.codecs[1], shown, None, None).unexplained
 
     # 6. Store.
 
@@ -269,15 +298,26 @@ class EECMethod(Keeper):
         with report.phase("store"):
             codec = self.memory.codec_of(self.tasks)
             quality = judge(codec, images, self._taught, targets)
+            away = drift(codec, images)
         trained = "train autoencoder" in report.seconds
         report.autoencoder = {
             **quality.record(),
+            "drift": away,
+            "level": codec.level if codec.prior else None,
             "trained": trained,
             "steps": codec.steps,
             "attempts": codec.attempts,
         }
-        if not quality.good and not trained:
+        if trained:
+            return
+        if not quality.good:
             report.notes.append(f"The codec of an earlier task keeps this one badly: {quality}.")
+        elif away > DRIFTED:
+            report.notes.append(
+                "The codec of an earlier task keeps this one badly: in error and bytes it costs "
+                f"{away:.1f} times as much as what the codec was trained on; --codec-refresh "
+                "trains it again in such a case."
+            )
 
 
 def _pictures(rehearsal: Rehearsal) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from typing import Any, NoReturn
 
 import torch
@@ -13,11 +13,15 @@ from eec.data.labels import Label
 from eec.data.stream import Task
 from eec.errors import UserError
 from eec.memory.budget import balanced_shares, paper_shares, parse_budget
-from eec.memory.codec import Codec, CodecOptions, new_autoencoder
+from eec.memory.coarseness import coarse_enough, mean_cost, sample
+from eec.memory.codec import Codec, CodecNet, CodecOptions, new_autoencoder
 from eec.memory.codes import CODE_TYPES
+from eec.memory.entropy import IntegerPrior
 from eec.memory.episodes import Memory
 from eec.memory.over_budget import POLICIES, shrink
 from eec.memory.showing import picture_rows
+from eec.memory.stored import facts_of, take_back, tensors_of
+from eec.memory.weights import pack_weights, unpack_weights
 from eec.methods.archive import learner_bytes
 from eec.methods.contract import (
     Facts,
@@ -28,9 +32,12 @@ from eec.methods.contract import (
     weights_of,
 )
 from eec.methods.options import EECOptions
-from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import Shape, shape_of
+from eec.nets.compressor import LEVELS, Compressor
 from eec.training.runtime import derive_seed, generator, seeded
+
+# Beyond this level a budget in bytes lets images go rather than make all of them coarser.
+COARSEST = 12
 
 
 class Keeper(Method):
@@ -52,16 +59,14 @@ class Keeper(Method):
         with seeded(0):
             net = new_autoencoder(self._seen_shape(image), self._codec_options())
         code = "x".join(map(str, net.code_shape))
-        one = CODE_TYPES[self.options.code_type].itemsize
-        described = {
-            **describe_net(net, code),
-            "bytes_an_episode": math.prod(net.code_shape) * one,
-        }
+        described = describe_net(net, code)
+        if not self._coded:  # else it depends on the image
+            described["bytes_an_episode"] = self._slot_bytes(net) - 4
         return {**super().nets(image), "autoencoder": described}
 
     def _codec_options(self) -> CodecOptions:
         o = self.options
-        return CodecOptions(o.code, o.output, o.content, o.content_scale, self._half)
+        return CodecOptions(o.code, o.output, o.content, o.content_scale, o.code_type, o.flip)
 
     # What memory shows.
 
@@ -104,10 +109,36 @@ class Keeper(Method):
             self.restore(*before)
             raise
 
+    def _coarsen(self) -> bool:
+        """Coarser codes before fewer: whether memory had to be rounded to larger steps.
+
+        `image_bytes` says how many bytes an image may take. A budget in bytes is divided among the
+        images that there are or, where that is known, that will come.
+        """
+        if not self._coded or not self.memory.kept:
+            return False
+        codec, most = self.memory.codec_of(self.tasks), math.inf
+        if self.options.image_bytes:
+            most = self.options.image_bytes
+        budget = parse_budget(self.options.memory).bytes
+        if budget is not None:
+            images = sum(len(part.codes) for part in self.memory.kept)
+            for_codes = budget - self._fixed_bytes()
+            most = min(most, for_codes / max(images, self.options.expected))
+        if math.isinf(most):
+            return False
+        end = LEVELS - 1 if self.options.image_bytes else max(codec.level, COARSEST)
+        level = coarse_enough(self.memory, sample(self.memory), most, codec.level, end)
+        if level == codec.level:
+            return False
+        self.memory.coarsen(level)
+        return True
+
     def _shrink(self, notes: list[str]) -> None:
         budget = parse_budget(self.options.memory)
         if budget.unlimited or not self.memory.kept:
             return
+        self._coarsen()
         one = self._slot_bytes(self.memory.codec_of(self.tasks).net)
         slots = budget.slots
         if budget.bytes is not None:
@@ -143,7 +174,7 @@ class Keeper(Method):
     def _least(self) -> int:
         return POLICIES[self.options.over_budget].least
 
-    def _check_budget(self, classes: int, net: Autoencoder) -> None:
+    def _check_budget(self, classes: int, net: CodecNet) -> None:
         """Refuse early what cannot fit; an estimate, since what is stored in the end decides."""
         budget = parse_budget(self.options.memory)
         slots = classes * self._least
@@ -151,7 +182,7 @@ class Keeper(Method):
             self._refuse_budget(classes, slots)
         if budget.bytes is not None:
             again = self.options.codec in ("per-task", "warm") or not self.memory.codecs
-            codec = describe_net(net.decoder, "")["bytes"] // (2 if self._half else 1)
+            codec = _bytes_of(pack_weights(weights_of(net.decoder, ""), self.options.code_type))
             least = self._fixed_bytes() + codec * again + slots * self._slot_bytes(net)
             if least > budget.bytes:
                 self._refuse_budget(classes, least)
@@ -175,47 +206,70 @@ class Keeper(Method):
         parts = self.bytes_by_part()
         return self._bytes_kept() - parts["episodes"] - parts["concepts"] - parts["counts"]
 
-    def _slot_bytes(self, net: Autoencoder) -> int:
-        """A code, and a count of four bytes."""
-        return math.prod(net.code_shape) * CODE_TYPES[self.options.code_type].itemsize + 4
+    def _slot_bytes(self, net: CodecNet) -> int:
+        """A code and its count; of coded ones, which differ, what they take on average."""
+        values = math.prod(net.code_shape)
+        if not self._coded:
+            return values * CODE_TYPES[self.options.code_type].itemsize + 4
+        if not self.memory.kept:
+            return values // 16  # a guess, to refuse early what cannot be
+        return math.ceil(mean_cost(self.memory, self.memory.codec_of(self.tasks).level)) + 2
 
     @property
-    def _half(self) -> bool:
-        """Whether the codec's weights are kept in half precision: as small codes are."""
-        return self.options.code_type != "float32"
+    def _coded(self) -> bool:
+        return self.options.code_type == "coded"
 
     # The state.
 
     def _keep(self) -> tuple[Tensors, Facts]:
-        tensors = self.memory.tensors()
+        tensors = tensors_of(self.memory)
         for task, codec in self.memory.codecs.items():
-            weights = weights_of(codec.net, f"codecs.{task}.")
-            # A codec that will never encode again is kept as a decoder.
-            whole = not self.forgets_encoders
-            kept = {n: t for n, t in weights.items() if whole or ".decoder." in n}
-            tensors |= {n: t.half() for n, t in kept.items()} if self._half else kept
+            parts = {"decoder": codec.net.decoder}
+            if not self.forgets_encoders:  # one that will never encode again is kept as a decoder
+                parts["encoder"] = codec.net.encoder
+            for name, part in parts.items():
+                weights = weights_of(part, f"codecs.{task}.{name}.")
+                tensors |= pack_weights(weights, self.options.code_type)
+            if codec.prior is not None:
+                for name, whole in asdict(codec.prior).items():
+                    tensors[f"codecs.{task}.prior.{name}"] = torch.from_numpy(whole)
         return tensors, {
             "originals": {str(t): c for t, c in self.originals.items()},
-            "codecs": {str(t): [c.steps, c.attempts] for t, c in self.memory.codecs.items()},
-            "kept": self.memory.facts(),
+            "codecs": {
+                str(t): [c.steps, c.attempts, c.level, c.reference]
+                for t, c in self.memory.codecs.items()
+            },
+            "kept": facts_of(self.memory),
         }
 
     def _take_back(self, tensors: Tensors, facts: Facts) -> None:
         self.originals = {int(task): c for task, c in facts["originals"].items()}
         self.memory = Memory()
-        self.memory.take_back(tensors, facts["kept"], self.tasks, self.options.code_type)
         for task, training in facts["codecs"].items():
             self.memory.codecs[int(task)] = self._read_codec(tensors, f"codecs.{task}.", training)
+        take_back(self.memory, tensors, facts["kept"], self.tasks, self.options.code_type)
 
-    def _read_codec(self, tensors: Tensors, prefix: str, training: list[int]) -> Codec:
+    def _read_codec(self, tensors: Tensors, prefix: str, training: list[Any]) -> Codec:
         assert self.image is not None
         net = new_autoencoder(self._seen_shape(self.image), self._codec_options())
-        codec = Codec(net, self.runtime, *training)
-        load_weights(codec.net.decoder, tensors, prefix + "decoder.")
-        codec.encodes = any(name.startswith(prefix + "encoder.") for name in tensors)
-        if codec.encodes:
-            load_weights(codec.net.encoder, tensors, prefix + "encoder.")
+        weights = unpack_weights({n: t for n, t in tensors.items() if n.startswith(prefix)})
+        load_weights(net.decoder, weights, prefix + "decoder.")
+        encodes = any(name.startswith(prefix + "encoder.") for name in weights)
+        if encodes:
+            load_weights(net.encoder, weights, prefix + "encoder.")
+        if isinstance(net, Compressor):
+            names = [field.name for field in fields(IntegerPrior)]
+            prior = IntegerPrior(*(tensors[f"{prefix}prior.{name}"].numpy() for name in names))
+            prior.put_into(net.prior)
+        *trained, codec_reference = training
+        codec = Codec(net, self.runtime, *trained)
+        codec.reference = codec_reference
+        codec.encodes = encodes
         return codec
 
     def _parts(self) -> dict[str, int]:
         return {"episodes": 0, "concepts": 0, "counts": 0, "codecs": 0}
+
+
+def _bytes_of(tensors: Tensors) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

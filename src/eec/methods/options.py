@@ -15,7 +15,7 @@ NewImages = Literal["decoded", "real", "both"]
 See = Literal["real", "coded"]
 Output = Literal["tanh", "norm"]
 ContentScale = Literal["normalised", "raw"]
-CodeType = Literal["uint8", "float16", "float32"]
+CodeType = Literal["coded", "uint8", "float16", "float32"]
 OverBudget = Literal["spread", "concepts", "literal", "drop"]
 Linkage = Literal["ward", "centroid", "kmeans"]
 Share = Literal["balanced", "paper"]
@@ -60,10 +60,10 @@ class EECOptions(ClassifierOptions):
     """How `D` is shown new classes: decoded (like old ones), real (as published), both."""
     see: See = "real"
     """How `D` is shown images at test time: real, or coded and decoded first."""
-    code: str = "16x8x8"
-    """Shape of an episode: channels x side x side."""
+    code: str = "auto"
+    """Shape of an episode, channels x side x side; auto: 16x8x8, or if coded by the image."""
     output: Output = "tanh"
-    """How the decoder ends: tanh, or norm (BatchNorm, as published)."""
+    """How the decoder ends: tanh, or norm (BatchNorm, as published); coded ones have neither."""
     content: float = 0.7
     """lambda, the content loss's share in the autoencoder's loss."""
     content_scale: ContentScale = "normalised"
@@ -80,14 +80,28 @@ class EECOptions(ClassifierOptions):
     """Which episodes become one concept."""
     share: Share = "balanced"
     """An equal share of the budget for each class, or the paper's (eq. 4)."""
-    code_type: CodeType = "uint8"
-    """How codes are kept; with less than float32, the codec's weights are kept as float16."""
+    code_type: CodeType = "coded"
+    """How codes are kept: coded (by a net trained for it and an entropy coder; its weights are kept
+    as bytes), or plain numbers of the published autoencoder (weights as float16, or as float32)."""
+    image_bytes: int = 0
+    """Bytes that an image may take on average, with coded; 0: as memory allows."""
+    expected: int = 0
+    """Training images that will come in all, to divide a budget in bytes by; 0: not known.
+    `eec run` knows it."""
+    codec_refresh: bool = False
+    """Train the codec again, and encode memory anew, when it keeps a later task badly."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.content <= 1:
             raise UserError(f"content is {self.content!r}: use a share from 0 to 1")
         parse_budget(self.memory)
+        if self.image_bytes and self.code_type != "coded":
+            raise UserError("image_bytes is for coded episodes: use code_type=coded")
+        if self.output == "norm" and self.code_type == "coded":
+            raise UserError("output=norm is for plain codes: use code_type=uint8, or output=tanh")
+        if self.codec_refresh and self.codec != "frozen":
+            raise UserError("codec_refresh is for a frozen codec: use codec=frozen")
         if self.see == "coded" and self.codec in ("per-task", "warm"):
             raise UserError(
                 "see=coded needs one codec for all tasks: use codec=frozen or codec=retrained"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from pathlib import Path
 
 from eec.memory.budget import parse_budget
 from eec.memory.episodes import Kept, Memory
 from eec.memory.showing import evenly, picture_rows
+from eec.memory.stored import part_bytes, tensors_of
 from eec.methods.contract import Facts, Method
 from eec.methods.keeper import Keeper
 from eec.report.sheet import COLUMNS, draw_sheet
@@ -53,27 +53,30 @@ def _codes(memory: Memory) -> Facts | None:
     """How codes are kept; None while there are none."""
     if not memory.kept:
         return None
-    codes = memory.kept[0].codes
-    one = math.prod(codes.shape[1:]) * codes.element_size()
+    kept = memory.kept[0]
     return {
-        "type": str(codes.dtype).removeprefix("torch."),
-        "shape": list(codes.shape[1:]),
-        "bytes_an_episode": one,
-        "bytes_a_concept": 2 * one,
+        "type": memory.packings[kept.task].type,
+        "shape": list(kept.codes.shape[1:]),
+        "bytes_an_episode": _mean(memory, "episodes"),
+        "bytes_a_concept": _mean(memory, "concepts"),
         "codecs": len(memory.codecs),
     }
+
+
+def _mean(memory: Memory, kind: str) -> float | None:
+    """Bytes that one takes on average: coded ones differ."""
+    count = sum(p.singles if kind == "episodes" else len(p.spreads) for p in memory.kept)
+    stored = [t.nbytes for name, t in tensors_of(memory).items() if name.startswith(kind)]
+    return round(sum(stored) / count, 1) if count else None
 
 
 def _classes(method: Method, memory: Memory | None) -> list[Facts]:
     """What is kept of each class, in whichever tasks it came."""
     if memory is None:
         return [{"label": label} for label in method.classes]
-    stored = memory.tensors().keys()
     rows = []
     for index, label in enumerate(method.classes):
         parts = _parts(memory, index)
-        # Where every code of a task stands for itself alone, its counts are not stored.
-        counted = [part for part in parts if f"counts.{part.task}" in stored]
         rows.append(
             {
                 "label": label,
@@ -82,8 +85,7 @@ def _classes(method: Method, memory: Memory | None) -> list[Facts]:
                 "concepts": sum(len(part.spreads) for part in parts),
                 "images": sum(int(part.counts.sum()) for part in parts),
                 "slots": sum(part.slots for part in parts),
-                "bytes": sum(part.codes.nbytes + part.spreads.nbytes for part in parts)
-                + sum(part.counts.nbytes for part in counted),
+                "bytes": sum(part_bytes(memory, part) for part in parts),
             }
         )
     return rows

@@ -71,10 +71,12 @@ class Recipe:
     first: Plan
     later: Plan
     autoencoder: Plan
+    compressor: Plan
     crop: int  # pixels of padding for random crops
 
 
 _PUBLISHED_SGD = Plan("sgd", rate=0.1, batch=128, nesterov=False, weight_decay=5e-4)
+_COMPRESSOR = Plan("adam", rate=4e-3, batch=32, steps=3000, clip=1.0)  # the paper has none
 
 RECIPES: dict[str, Recipe] = {
     "paper": Recipe(
@@ -83,12 +85,14 @@ RECIPES: dict[str, Recipe] = {
         autoencoder=Plan(
             "adam", rate=1e-3, batch=128, epochs=100, weight_decay=5e-4, milestones=(50,)
         ),
+        compressor=_COMPRESSOR,
         crop=4,
     ),
     "fast": Recipe(
         first=Plan("sgd", rate=0.05, batch=64, epochs=6, least_steps=80, weight_decay=5e-4),
         later=Plan("sgd", rate=0.05, batch=64, epochs=6, least_steps=80, weight_decay=5e-4),
         autoencoder=Plan("adam", rate=4e-3, batch=32, steps=1000, clip=1.0),
+        compressor=_COMPRESSOR,
         crop=2,
     ),
 }

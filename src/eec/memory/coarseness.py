@@ -1,0 +1,57 @@
+"""How coarse codes have to be: bytes an image against the error of its reconstruction.
+
+A compressor codes at any of LEVELS steps. Memory has one step for all its classes: were old ones
+coarser than new ones, the classifier could tell them apart by that.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from eec.memory import entropy
+from eec.memory.codes import Packing
+from eec.memory.episodes import Memory
+from eec.nets.compressor import LEVELS
+
+SAMPLE = 400  # codes by which an average is judged
+
+
+def cost_at(memory: Memory, codes: Tensor, level: int) -> float:
+    """Bytes that one of these float codes takes on average, by the newest codec."""
+    prior = memory.codecs[max(memory.codecs)].prior
+    assert prior is not None, "codes of this codec all take the same"
+    symbols = Packing("coded", level=level).pack(codes).numpy()
+    return float(entropy.cost(prior, symbols, level).mean())
+
+
+def mean_cost(memory: Memory, level: int) -> float:
+    """Bytes that a code in memory takes on average at a level."""
+    return cost_at(memory, sample(memory), level)
+
+
+def sample(memory: Memory) -> Tensor:
+    """Some float codes of the newest codec, of every class that has any."""
+    newest = max(memory.codecs)
+    parts = [part for part in memory.kept if memory.codec_key(part.task) == newest]
+    total = sum(len(part.codes) for part in parts)
+    chosen = []
+    for part in parts:
+        count = max(1, round(SAMPLE * len(part.codes) / total))
+        places = torch.linspace(0, len(part.codes) - 1, min(count, len(part.codes)))
+        chosen.append(memory.packings[part.task].unpack(part.codes[places.round().long()]))
+    return torch.cat(chosen)
+
+
+def coarse_enough(
+    memory: Memory, codes: Tensor, most: float, start: int = 0, end: int = LEVELS - 1
+) -> int:
+    """The finest level, from `start` to `end`, at which a code takes no more than `most` bytes."""
+    low, high = start, end
+    while low < high:
+        middle = (low + high) // 2
+        if cost_at(memory, codes, middle) <= most:
+            high = middle
+        else:
+            low = middle + 1
+    return low

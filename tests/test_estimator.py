@@ -44,7 +44,7 @@ def brain_file(task_of: MakeTask, tmp_path_factory: pytest.TempPathFactory) -> P
     plan = Plan("sgd", rate=0.05, batch=8, steps=3)
     path = tmp_path_factory.mktemp("brain") / "brain.eec"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(RECIPES, "fast", Recipe(plan, plan, plan, crop=2))
+        patch.setitem(RECIPES, "fast", Recipe(plan, plan, plan, plan, crop=2))
         taught(task_of).save(path)
     return path
 

@@ -17,7 +17,7 @@ from eec.training import recipes
 def sgd(steps):
     return recipes.Plan("sgd", rate=0.05, batch=16, steps=steps)
 adam = recipes.Plan("adam", rate=2e-3, batch=16, steps={first})
-recipes.RECIPES["fast"] = recipes.Recipe(sgd({first}), sgd({later}), adam, crop=2)
+recipes.RECIPES["fast"] = recipes.Recipe(sgd({first}), sgd({later}), adam, adam, crop=2)
 from eec.cli.main import main
 main()
 """

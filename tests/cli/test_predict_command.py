@@ -36,7 +36,7 @@ def brain(digits: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     learner = EEC(code="16x4x4")
     with pytest.MonkeyPatch.context() as patch:
         adam = Plan("adam", rate=2e-3, batch=16, steps=60)
-        patch.setitem(RECIPES, "fast", Recipe(plan, plan, adam, crop=2))
+        patch.setitem(RECIPES, "fast", Recipe(plan, plan, adam, adam, crop=2))
         learner.fit(small.train_images[members], [small.train_labels[i] for i in members])
     path = tmp_path_factory.mktemp("taught") / "brain.eec"
     learner.save(path)

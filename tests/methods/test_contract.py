@@ -57,7 +57,7 @@ def test_weights_of_1_are_no_weights(task_of: TaskOf, cpu: Runtime, short_recipe
 def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recipe that trains for one step (later for two) at rate 0: weights stay as they begin."""
     first = Plan("sgd", rate=0.0, batch=6, steps=1, milestones=(9,))
-    recipe = Recipe(first, replace(first, steps=2), first, crop=0)
+    recipe = Recipe(first, replace(first, steps=2), first, first, crop=0)
     monkeypatch.setitem(RECIPES, "fast", recipe)
 
 

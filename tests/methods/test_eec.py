@@ -209,7 +209,14 @@ def test_each_task_keeps_its_own_decoder_and_no_encoder(make: Make, task_of: Tas
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"codec": "warm"}, {"codec": "retrained"}, {"see": "coded"}]
+    "options",
+    [
+        {},
+        {"codec": "warm"},
+        {"codec": "retrained"},
+        {"see": "coded"},
+        {"code_type": "uint8"},
+    ],
 )
 def test_a_codec_that_will_encode_again_is_kept_whole(
     make: Make, task_of: TaskOf, options: dict[str, str]
@@ -217,7 +224,8 @@ def test_a_codec_that_will_encode_again_is_kept_whole(
     learner = make(**options)
     learner.learn(task_of(0, 1))
     parts = {name.split(".")[2] for name in learner.state()[0] if name.startswith("codecs.")}
-    assert parts == {"encoder", "decoder", "scale"}
+    how = "scale" if "code_type" in options else "prior"
+    assert parts == {"encoder", "decoder", how}
 
 
 def test_the_single_codec_encodes_old_episodes_anew(make: Make, task_of: TaskOf) -> None:
@@ -420,7 +428,7 @@ def test_a_code_that_does_not_fit_is_refused_and_nothing_is_learned(
     make: Make, task_of: TaskOf
 ) -> None:
     for code, words in (("16x32x32", "not smaller"), ("sixteen", "not of the form")):
-        learner = make(code=code)
+        learner = make(code=code, code_type="uint8")
         with pytest.raises(UserError, match=words):
             learner.learn(task_of(0, 1))
         assert (learner.classes, learner.tasks, learner.state()[0]) == ([], 0, {})

@@ -26,6 +26,8 @@ TaskOf = Callable[..., Task]
 @pytest.fixture
 def make(cpu: Runtime, short_recipe: Recipe) -> Callable[..., Method]:
     def learner(*tasks: Task, method: str = "eec", **options: str) -> Method:
+        if method == "eec":  # whose codes, if not coded, take what can be told beforehand
+            options = {"code_type": "uint8", **options}
         made = make_method(method, choose_options(method, **options), 3, cpu)
         for task in tasks:
             made.learn(task)
@@ -59,12 +61,25 @@ def test_every_code_is_told_under_its_class(make: Callable[..., Method], task_of
     assert facts["codes"] == {
         "type": "uint8",
         "shape": [16, 8, 8],
-        "bytes_an_episode": 1024,
-        "bytes_a_concept": 2048,
+        "bytes_an_episode": 1024.0,
+        "bytes_a_concept": None,
         "codecs": 1,
     }
     assert (facts["method"], facts["seed"], facts["tasks"]) == ("eec", 3, 2)
     assert (facts["image"], facts["options"]["codec"]) == ([1, 32, 32], "frozen")
+
+
+def test_coded_episodes_are_told_by_what_they_take(
+    make: Callable[..., Method], task_of: TaskOf
+) -> None:
+    made = make(task_of(0, 1, each=6), code_type="coded", memory="9", over_budget="concepts")
+    size = len(learner_bytes(made))
+    facts = look_inside(made, size)
+    assert facts["codes"]["type"] == "coded"
+    stored = facts["bytes"]["episodes"] + facts["bytes"]["concepts"] + facts["bytes"]["counts"]
+    told = sum(row["bytes"] for row in facts["classes"])
+    # Each stretch has a head and, for spreads, two numbers a channel; and each class is rounded.
+    assert told < stored < told + 400
 
 
 def test_a_budget_in_slots_shows_in_concepts_and_in_their_counts(
@@ -75,7 +90,7 @@ def test_a_budget_in_slots_shows_in_concepts_and_in_their_counts(
     for row in facts["classes"]:
         assert row["images"] == 6 and row["concepts"] and row["slots"] <= 5
         assert row["slots"] == row["episodes"] + 2 * row["concepts"]
-        assert row["bytes"] == 4096 * row["slots"] + 4 * (row["episodes"] + row["concepts"])
+        assert row["bytes"] == 4096 * row["slots"] + row["episodes"] + row["concepts"]
     used = sum(row["slots"] for row in facts["classes"])
     assert facts["budget"] == {"unit": "slots", "limit": 9, "used": used}
 

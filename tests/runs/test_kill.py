@@ -16,7 +16,7 @@ from eec.training import recipes
 carry_out.tell = lambda *_: None
 sgd = recipes.Plan("sgd", rate=0.05, batch=16, steps=25)
 adam = recipes.Plan("adam", rate=2e-3, batch=16, steps=25)
-recipes.RECIPES["fast"] = recipes.Recipe(sgd, sgd, adam, crop=2)
+recipes.RECIPES["fast"] = recipes.Recipe(sgd, sgd, adam, adam, crop=2)
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

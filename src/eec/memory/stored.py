@@ -94,16 +94,18 @@ def _as_tensor(content: bytes) -> Tensor:
 
 
 def part_bytes(memory: Memory, part: Kept) -> int:
-    """What the codes of one class of a task take; of coded ones, its share of a stretch."""
+    """What is kept of one class of a task takes; if coded, as its tables say."""
     packing = memory.packings[part.task]
     prior = memory.codec_of(part.task).prior if packing.type == "coded" else None
+    counts = tensors_of(memory).get(f"counts.{_group(memory, part.task)}")
+    told = 0 if counts is None else len(part.counts) * counts.element_size()
     if prior is None:
-        return int(part.codes.nbytes + part.spreads.nbytes)
+        return int(part.codes.nbytes + part.spreads.nbytes) + told
     size = entropy.cost(prior, part.codes.numpy(), packing.level).sum()
     if len(part.spreads):
         flat = IntegerPrior.flat(part.spreads.numpy())
         size += entropy.cost(flat, part.spreads.numpy(), 0).sum()
-    return round(size)
+    return round(size) + told
 
 
 def take_back(memory: Memory, tensors: Tensors, facts: Facts, tasks: int, code_type: str) -> None:

@@ -15,8 +15,8 @@ FEWEST = {"adam": 4, "sgd": 16}  # images in a batch
 class Plan:
     """One training: optimiser, batch, length and learning-rate schedule.
 
-    The length is given in `steps` or in `epochs`; with epochs, `least_steps` keeps a tiny data set
-    from being trained for next to nothing. With `milestones` (in epochs) the rate is multiplied by
+    The length is given in `steps` or in `epochs`; `least_steps` keeps a tiny data set, or one of
+    tiny images, from being trained for next to nothing. With `milestones` (in epochs) the rate is multiplied by
     `factor` at each; without, it rises to `rate` over the first fifth and falls to 0 in a line.
     """
 
@@ -42,10 +42,14 @@ class Plan:
     def for_pixels(self, pixels: int) -> Plan:
         """The same for images of this many pixels.
 
+        A number of steps that may be less is one for 32x32: smaller images have less to teach.
         Where the number of steps is given, or has a minimum, their cost grows with the image.
         Beyond 64x64 a batch holds fewer images, then, and about as many pixels: each image tells
         more. Gradients of fewer images are noisier: the rate of plain SGD falls with them.
         """
+        if self.steps and self.least_steps and pixels < 32 * 32:
+            steps = max(self.least_steps, self.steps * pixels // (32 * 32))
+            return replace(self, steps=steps)
         if not (self.steps or self.least_steps) or pixels <= PIXELS:
             return self
         batch = max(FEWEST[self.optimizer], self.batch * PIXELS // pixels)
@@ -76,7 +80,7 @@ class Recipe:
 
 
 _PUBLISHED_SGD = Plan("sgd", rate=0.1, batch=128, nesterov=False, weight_decay=5e-4)
-_COMPRESSOR = Plan("adam", rate=4e-3, batch=32, steps=3000, clip=1.0)  # the paper has none
+_COMPRESSOR = Plan("adam", rate=4e-3, batch=32, steps=4000, least_steps=1000, clip=1.0)
 
 RECIPES: dict[str, Recipe] = {
     "paper": Recipe(

@@ -1,0 +1,235 @@
+"""Bytes an image against its error, and against what a classifier learns from it.
+
+    python benchmarks/codec.py DATA cifar10 --taught 1
+    python benchmarks/codec.py DATA cifar10 --taught 1 --accuracy
+
+Codecs are trained on the first `--taught` classes and judged on test images of all classes: ours at
+every other step, the published autoencoder (as float32, as bytes, and these entropy-coded), WebP,
+JPEG and AVIF files. All bytes are as stored: an image's own, and with the codec's nets (encoder and
+decoder) shared by 1,000, 10,000 and 50,000 images. With `--accuracy`, a classifier is trained on
+decoded training images for each row, and tested on real test images; `--fit` keeps as many of them,
+class by class, as go into so many bytes, codec included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import constriction
+import numpy as np
+import torch
+from PIL import Image, features
+from torch import Tensor
+
+from eec.data.catalog import load_dataset
+from eec.data.dataset import Dataset
+from eec.data.stream import Task
+from eec.memory import entropy
+from eec.memory.codec import Codec, CodecOptions, train_codec
+from eec.memory.codes import Packing
+from eec.memory.weights import pack_weights
+from eec.methods.options import ClassifierOptions
+from eec.methods.registry import make_method
+from eec.nets.compressor import LEVELS
+from eec.training.batches import to_float
+from eec.training.recipes import Plan, find_recipe
+from eec.training.runtime import Runtime, choose_runtime
+
+QUALITIES = {"WEBP": (0, 1, 5, 10, 20, 40, 60), "JPEG": (10, 25, 40, 60), "AVIF": (20, 40, 60)}
+SHARED_BY = (1_000, 10_000, 50_000)
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    fixed: int  # bytes of the codec's nets
+    code: Callable[[Tensor], tuple[Tensor, float]]  # images as decoded, and bytes in all
+
+
+def rows_of(coded: Codec | None, plain: Codec | None, files: bool) -> Iterator[Row]:
+    if coded is not None:
+        fixed = net_bytes(coded, "coded")
+        for level in range(0, LEVELS, 2):
+            yield Row(f"ours, level {level}", fixed, lambda x, k=level: code_ours(coded, x, k))
+    if plain is not None:
+        for kind in ("float32", "uint8", "entropy"):
+            fixed = net_bytes(plain, "float32" if kind == "float32" else "uint8")
+            yield Row(f"published, {kind}", fixed, lambda x, k=kind: code_plain(plain, x, k))
+    if files:
+        for kind, qualities in QUALITIES.items():
+            if kind == "AVIF" and not features.check("avif"):
+                continue
+            for quality in qualities:
+                name = f"{kind.lower()} {quality}"
+                yield Row(name, 0, lambda x, k=kind, q=quality: code_files(x, k, q))
+
+
+def net_bytes(codec: Codec, code_type: str) -> int:
+    kept = [pack_weights(dict(part.state_dict()), code_type) for part in nets_of(codec)]
+    size = sum(t.nbytes for tensors in kept for t in tensors.values())
+    if codec.prior is not None:
+        size += sum(getattr(codec.prior, name).nbytes for name in codec.prior.__annotations__)
+    return size
+
+
+def nets_of(codec: Codec) -> list[torch.nn.Module]:
+    return [codec.net.encoder, codec.net.decoder]
+
+
+def code_ours(codec: Codec, images: Tensor, level: int) -> tuple[Tensor, float]:
+    assert codec.prior is not None
+    packing = Packing("coded", level=level)
+    symbols = packing.pack(codec.encode(images))
+    content = entropy.encode(codec.prior, symbols.numpy(), level)
+    return codec.decode(packing.unpack(symbols)), len(content)
+
+
+def code_plain(codec: Codec, images: Tensor, kind: str) -> tuple[Tensor, float]:
+    codes = codec.encode(images)
+    packing = Packing.learn("float32" if kind == "float32" else "uint8", codes)
+    kept = packing.pack(codes)
+    size = kept.nbytes if kind != "entropy" else coded_bytes(kept.numpy())
+    return codec.decode(packing.unpack(kept)), size
+
+
+def coded_bytes(kept: np.ndarray) -> int:
+    """Bytes of a range coder that knows how often each value occurs in each channel."""
+    coder = constriction.stream.queue.RangeEncoder()
+    for channel in kept.swapaxes(0, 1).reshape(kept.shape[1], -1):
+        counts = np.bincount(channel, minlength=256)
+        model = constriction.stream.model.Categorical(counts.astype(np.float64), perfect=False)
+        coder.encode(channel.astype(np.int32), model)
+    return 4 * len(coder.get_compressed()) + 2 * 256 * kept.shape[1]
+
+
+def code_files(images: Tensor, kind: str, quality: int) -> tuple[Tensor, float]:
+    decoded, size = [], 0
+    options = {"WEBP": {"method": 6}, "JPEG": {"optimize": True}, "AVIF": {"speed": 4}}[kind]
+    grey = images.shape[1] == 1
+    for pixels in images.permute(0, 2, 3, 1).numpy():
+        picture = Image.fromarray(pixels[:, :, 0] if grey else pixels)
+        if grey and kind != "JPEG":
+            picture = picture.convert("RGB")
+        file = io.BytesIO()
+        picture.save(file, kind, quality=quality, **options)
+        size += file.tell()
+        back = np.asarray(Image.open(file).convert("L" if grey else "RGB"))
+        decoded.append(torch.from_numpy(back.copy()).reshape(*pixels.shape).permute(2, 0, 1))
+    return torch.stack(decoded), size
+
+
+def error(decoded: Tensor, images: Tensor) -> Tensor:
+    return (to_float(decoded) - to_float(images)).square().mean((1, 2, 3))
+
+
+def first_of(labels: list[object], classes: tuple[object, ...], each: int) -> Tensor:
+    """Places of the first images of each class."""
+    found = {name: [i for i, label in enumerate(labels) if label == name] for name in classes}
+    return torch.tensor([i for places in found.values() for i in places[:each]])
+
+
+def train(data: Dataset, asked: argparse.Namespace, kind: str, runtime: Runtime) -> Codec:
+    chosen = first_of(data.train_labels, data.classes[: asked.taught], asked.per_class)
+    options = CodecOptions("auto", "tanh", 0.0, "normalised", kind, data.flip)
+    recipe = find_recipe("fast")
+    plan = recipe.compressor if kind == "coded" else recipe.autoencoder
+    if kind == "coded" and asked.steps:
+        plan = Plan("adam", rate=plan.rate, batch=plan.batch, steps=asked.steps, clip=plan.clip)
+    began = time.perf_counter()
+    codec = train_codec(data.train_images[chosen], options, plan, runtime, asked.seed)
+    print(f"{kind} codec: {codec.steps} steps on {len(chosen)} images of {asked.taught} classes, "
+          f"{time.perf_counter() - began:.0f} s, nets of {net_bytes(codec, kind) / 1000:.0f} kB")  # fmt: skip
+    return codec
+
+
+def accuracy(data: Dataset, row: Row, asked: argparse.Namespace, runtime: Runtime) -> str:
+    """Of a classifier that learned from images as this row shows them, on real test images."""
+    each = asked.per_class
+    images = data.train_images[first_of(data.train_labels, data.classes, each)]
+    labels = [name for name in data.classes for _ in range(each)]
+    decoded, size = row.code(images)
+    if asked.fit:
+        one = size / len(images)
+        each = min(each, math.floor((asked.fit - row.fixed) / one / len(data.classes)))
+        if each < 1:
+            return "does not fit"
+        keep = torch.cat([torch.arange(each) + asked.per_class * k for k in range(len(data.classes))])
+        decoded, labels = decoded[keep], [labels[i] for i in keep.tolist()]
+    # As many steps whatever was kept: an image is shown the more often the fewer there are.
+    times = max(1, round(asked.per_class * asked.epochs / 6 / each))
+    options = ClassifierOptions(flip=data.flip, turn=data.turn)
+    method = make_method("joint", options, asked.seed, runtime)
+    method.learn(Task(decoded.repeat(times, 1, 1, 1), labels * times))
+    calls = method.predict(data.test_images)
+    right = np.mean([c == t for c, t in zip(calls, data.test_labels, strict=True)])
+    return f"{100 * right:.2f} ({each} a class)"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("dataset")
+    parser.add_argument("--size", type=int, help="pixels a side [as the set has]")
+    parser.add_argument("--taught", type=int, default=1, help="classes that codecs learn from [1]")
+    parser.add_argument("--per-class", type=int, default=1000, help="training images [1000]")
+    parser.add_argument("--steps", type=int, default=0, help="of our codec's training [default]")
+    parser.add_argument("--images", type=int, default=2000, help="test images for errors [2000]")
+    parser.add_argument("--rows", default="ours,published,files")
+    parser.add_argument("--only", default="", help="rows with these names, by ;")
+    parser.add_argument("--accuracy", action="store_true")
+    parser.add_argument("--validation", action="store_true", help="judge on training images")
+    parser.add_argument("--fit", type=int, default=0, help="bytes that all must fit into")
+    parser.add_argument("--epochs", type=int, default=6, help="of the classifier [6]")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    runtime = choose_runtime()
+    data = load_dataset(asked.dataset, asked.data, asked.size)
+    if asked.validation:  # the last fifth of the training images stands in for the test images
+        data = held_out(data)
+    kinds = asked.rows.split(",")
+    coded = train(data, asked, "coded", runtime) if "ours" in kinds else None
+    plain = train(data, asked, "uint8", runtime) if "published" in kinds else None
+    places = torch.linspace(0, len(data.test_images) - 1, asked.images).round().long()
+    images = data.test_images[places]
+    shared = " | ".join(f"of {n:,}" for n in SHARED_BY)
+    print(f"| codec | bytes an image | error | {shared} | accuracy |")
+    print("|---|--:|--:|" + "--:|" * (len(SHARED_BY) + 1))
+    for row in rows_of(coded, plain, "files" in kinds):
+        if asked.only and row.name not in asked.only.split(";"):
+            continue
+        decoded, size = row.code(images)
+        one = size / len(images)
+        with_nets = " | ".join(f"{one + row.fixed / n:.0f}" for n in SHARED_BY)
+        learned = accuracy(data, row, asked, runtime) if asked.accuracy else ""
+        wrong = error(decoded, images).mean()
+        print(f"| {row.name} | {one:.1f} | {wrong:.5f} | {with_nets} | {learned} |", flush=True)
+    if coded is not None:
+        by_class(coded, data, images, places)
+
+
+def held_out(data: Dataset) -> Dataset:
+    cut = len(data.train_labels) * 4 // 5
+    return Dataset(
+        data.name, data.train_images[:cut], data.train_labels[:cut], data.train_images[cut:],
+        data.train_labels[cut:], data.flip, data.turn, data.classes,
+    )  # fmt: skip
+
+
+def by_class(codec: Codec, data: Dataset, images: Tensor, places: Tensor) -> None:
+    """Bytes and error of every class, at the level in the middle."""
+    labels = [data.test_labels[i] for i in places.tolist()]
+    print("| class | bytes an image | error |\n|---|--:|--:|")
+    for name in data.classes[:10]:
+        mine = images[torch.tensor([label == name for label in labels])]
+        decoded, size = code_ours(codec, mine, LEVELS // 2)
+        print(f"| {name} | {size / len(mine):.1f} | {error(decoded, mine).mean():.5f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -159,7 +159,9 @@ def accuracy(data: Dataset, row: Row, asked: argparse.Namespace, runtime: Runtim
         each = min(each, math.floor((asked.fit - row.fixed) / one / len(data.classes)))
         if each < 1:
             return "does not fit"
-        keep = torch.cat([torch.arange(each) + asked.per_class * k for k in range(len(data.classes))])
+        keep = torch.cat(
+            [torch.arange(each) + asked.per_class * k for k in range(len(data.classes))]
+        )
         decoded, labels = decoded[keep], [labels[i] for i in keep.tolist()]
     # As many steps whatever was kept: an image is shown the more often the fewer there are.
     times = max(1, round(asked.per_class * asked.epochs / 6 / each))

@@ -132,9 +132,22 @@ def test_packed_codes_are_near_and_stay_as_they_are(kind: str) -> None:
     packed = packing.pack(codes)
     assert packed.dtype == CODE_TYPES[kind]
     back = packing.unpack(packed)
-    step = {"float32": 0.0, "float16": 2.0**-11, "uint8": 1 / 500}[kind]
-    assert ((back - codes).abs().amax((0, 2, 3)) <= step * codes.amax((0, 2, 3))).all()
+    step = {"float32": 0.0, "float16": 2.0**-11, "uint8": 1 / 500, "coded": 0.0}[kind]
+    whole = 0.5 if kind == "coded" else 0.0  # half a step, which is 1 for every channel
+    assert ((back - codes).abs().amax((0, 2, 3)) <= step * codes.amax((0, 2, 3)) + whole).all()
     assert torch.equal(packing.pack(back), packed)
+
+
+@pytest.mark.parametrize("level", [0, 3, 14])
+def test_symbols_are_off_by_half_a_step_and_cut_beyond_127(level: int) -> None:
+    packing, step = Packing.learn("coded", torch.zeros(0, 1, 1, 1), level), 2 ** (level / 4)
+    codes = torch.linspace(-127, 127, 999)[:, None, None, None] * step
+    back = packing.unpack(packing.pack(codes))
+    assert (back - codes).abs().max() <= 0.5001 * step
+    assert packing.pack(torch.tensor([-1e4, 1e4])).tolist() == [-127, 127]
+    spreads = codes.abs() / 5
+    again = packing.unpack_spreads(packing.pack_spreads(spreads))
+    assert (again - spreads).abs().max() <= 0.1251 * step  # they are kept in quarters of a step
 
 
 def test_a_channel_that_is_always_zero_can_be_packed() -> None:

@@ -50,7 +50,7 @@ def test_how_weights_are_kept(kind: str, dtypes: dict[str, torch.dtype]) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 10**6), size=st.floats(1e-6, 30))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_rounding_twice_is_rounding_once(kind: str, seed: int, size: float) -> None:
     first = once(weights_of(seed, size), kind)
     again = once(first, kind)
@@ -59,7 +59,7 @@ def test_rounding_twice_is_rounding_once(kind: str, seed: int, size: float) -> N
 
 @given(st.floats(1e-7, 2e-3))
 @example(0.0007461307370324166)  # whose step half precision can hold but roughly
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_small_weights_are_rounded_once_too(size: float) -> None:
     weights = {"weight": torch.tensor([[size, -size / 3, size / 2]])}
     first = once(weights, "coded")

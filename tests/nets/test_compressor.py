@@ -63,8 +63,8 @@ def test_images_that_are_too_small_are_refused() -> None:
 def test_training_begins_with_the_mean_colour() -> None:
     net = Compressor((3, 32, 32), width=WIDTH)
     net.start_at(torch.tensor([0.1, -0.2, 0.3]), torch.ones(3))
-    net.decoder[0].requires_grad_(False).weight.zero_()
-    net.decoder[0].bias.zero_()
+    for weight in net.decoder[0].requires_grad_(False).parameters():
+        weight.zero_()
     wanted = torch.tensor([0.1, -0.2, 0.3])[:, None, None].expand(3, 32, 32)
     torch.testing.assert_close(net.decoder(torch.zeros(1, 32, 4, 4))[0], wanted)
 
@@ -74,7 +74,7 @@ def test_every_weight_is_trained_by_rate_and_distortion() -> None:
     images, steps = torch.rand(4, 1, 32, 32), torch.tensor([1.0, 2.0, 4.0, 8.0])
     rng = torch.Generator().manual_seed(0)
     # Codes of a net that was never trained all round to zero, and zero tells nothing of its scale.
-    torch.nn.init.normal_(net.encoder[-1].weight)
+    torch.nn.init.normal_(net.encoder.get_parameter("2.weight"))
     decoded, size = net(20 * images, steps[:, None, None, None], rng)
     assert decoded.shape == images.shape and size.shape == (4,)
     assert (size > 0).all() and size[0] > size[3]  # a larger step takes fewer bytes

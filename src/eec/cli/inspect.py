@@ -140,6 +140,13 @@ def _tell(facts: dict[str, Any], *, drawn: bool) -> None:
     sys.stdout.write(captured.get())
 
 
+def _sizes(codes: dict[str, Any]) -> list[str]:
+    """What an episode and a concept take, where there are any."""
+    kinds = ("an_episode", "a_concept")
+    known = [(kind, codes[f"bytes_{kind}"]) for kind in kinds if codes[f"bytes_{kind}"]]
+    return [f"{size:,.0f} bytes {kind.replace('_', ' ')}" for kind, size in known]
+
+
 def _lines(facts: dict[str, Any], drawn: bool) -> list[str]:
     from eec.report.words import list_labels
 
@@ -148,9 +155,8 @@ def _lines(facts: dict[str, Any], drawn: bool) -> list[str]:
         shape = "x".join(map(str, codes["shape"]))
         counts = facts["bytes"].get("counts", 0)
         lines.append(
-            f"codes     {codes['type']} {shape}: {codes['bytes_an_episode']:,} bytes an episode, "
-            f"{codes['bytes_a_concept']:,} a concept"
-            f"{', 4 for the count of each' if counts else ''}; {_count(codes['codecs'], 'codec')}"
+            f"codes     {codes['type']} {shape}: {' and '.join(_sizes(codes))}"
+            f"{', and a count of each' if counts else ''}; {_count(codes['codecs'], 'codec')}"
         )
     if facts["budget"] is None:
         labels = [row["label"] for row in facts["classes"]]

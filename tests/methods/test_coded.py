@@ -1,0 +1,176 @@
+"""Coded episodes in a learner: how coarse they are, and when their codec is trained again."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from eec.data.stream import Task
+from eec.errors import UserError
+from eec.memory.coarseness import mean_cost
+from eec.memory.over_budget import POLICIES
+from eec.methods import eec as module
+from eec.methods.archive import learner_bytes, load_learner, save_learner
+from eec.methods.eec import EECMethod
+from eec.methods.options import EECOptions
+from eec.methods.registry import choose_options, make_method
+from eec.nets.compressor import LEVELS
+from eec.training.recipes import Recipe
+from eec.training.runtime import Runtime
+
+Make = Callable[..., EECMethod]
+TaskOf = Callable[..., Task]
+
+
+@pytest.fixture(autouse=True)
+def _short(short_recipe: Recipe) -> None:
+    """Nothing here asks how well it learns."""
+
+
+@pytest.fixture
+def make(cpu: Runtime) -> Make:
+    def learner(**options: Any) -> EECMethod:
+        method = make_method("eec", choose_options("eec", **options), 0, cpu)
+        assert isinstance(method, EECMethod)
+        return method
+
+    return learner
+
+
+def kept_bytes(learner: EECMethod) -> int:
+    return len(learner_bytes(learner)) - learner.bytes_by_part()["classifier"]
+
+
+def level(learner: EECMethod) -> int:
+    (codec,) = learner.memory.codecs.values()
+    return codec.level
+
+
+@pytest.mark.parametrize("over_budget", POLICIES)
+def test_bytes_on_disk_never_exceed_the_budget(
+    over_budget: str, make: Make, task_of: TaskOf, tmp_path: Path
+) -> None:
+    free = make()
+    free.learn(task_of(0, each=20))
+    limit = free._fixed_bytes() + 2500
+    learner = make(memory=f"{limit}B", over_budget=over_budget)
+    for digits in ((0, 1), (2,), (0, 3)):
+        learner.learn(task_of(*digits, each=40))
+        assert kept_bytes(learner) <= limit
+    assert sum(int(part.counts.sum()) for part in learner.memory.kept) == 200
+    assert set(learner.memory.slots()) == {0, 1, 2, 3}
+    save_learner(learner, tmp_path / "learner.eec")
+    back = load_learner(tmp_path / "learner.eec", learner.runtime)
+    assert learner_bytes(back) == learner_bytes(learner)
+    back.learn(task_of(4, each=5))
+    assert isinstance(back, EECMethod) and kept_bytes(back) <= limit
+
+
+def test_a_budget_makes_all_codes_coarser_before_it_drops_any(make: Make, task_of: TaskOf) -> None:
+    free = make()
+    free.learn(task_of(0, 1, each=20))
+    free.memory.coarsen(0)
+    fine = mean_cost(free.memory, 0)
+    limit = free._fixed_bytes() + round(20 * fine)
+    learner = make(memory=f"{limit}B")
+    learner.learn(task_of(0, 1, each=20))
+    assert level(learner) > 0
+    assert sum(part.singles for part in learner.memory.kept) == 40  # none was let go
+    assert {packing.level for packing in learner.memory.packings.values()} == {level(learner)}
+
+
+def test_a_stream_of_known_length_is_coded_for_it_from_the_start(
+    make: Make, task_of: TaskOf
+) -> None:
+    limit = 140_000
+    open_ended = make(memory=f"{limit}B")
+    known = make(memory=f"{limit}B", expected=2000)
+    for learner in (open_ended, known):
+        learner.learn(task_of(0, 1, each=10))
+    assert level(known) > level(open_ended)
+
+
+def test_bytes_an_image_are_what_was_asked_for(make: Make, task_of: TaskOf) -> None:
+    free = make()
+    free.learn(task_of(0, 1, each=20))
+    wanted = max(2, round(mean_cost(free.memory, LEVELS // 2)))
+    learner = make(image_bytes=wanted)
+    learner.learn(task_of(0, 1, each=20))
+    assert mean_cost(learner.memory, level(learner)) <= wanted
+    assert level(learner) == 0 or mean_cost(learner.memory, level(learner) - 1) > wanted
+
+
+def test_old_and_new_classes_are_shown_at_the_same_step(
+    make: Make, task_of: TaskOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a new class makes codes coarser, the classifier sees the old ones as coarse, too."""
+    learner = make()
+    learner.learn(task_of(0, 1, each=12))
+    before = level(learner)
+
+    def coarsen(self: EECMethod) -> bool:
+        if level(self) == LEVELS - 1:
+            return False
+        self.memory.coarsen(LEVELS - 1)
+        return True
+
+    monkeypatch.setattr(EECMethod, "_coarsen", coarsen)
+    seen: list[torch.Tensor] = []
+    train = EECMethod._train_classifier
+
+    def watch(self: Any, images: torch.Tensor, *rest: Any) -> None:
+        seen.append(images)
+        train(self, images, *rest)
+
+    monkeypatch.setattr(EECMethod, "_train_classifier", watch)
+    learner.learn(task_of(2, each=12))
+    assert before < level(learner)
+    coarse = torch.cat([learner.memory.reconstruct(part) for part in learner.memory.kept])
+    shown = {image.numpy().tobytes() for image in seen[0]}
+    assert shown == {image.numpy().tobytes() for image in coarse}
+
+
+def test_a_task_that_drifts_is_told_of(
+    make: Make, task_of: TaskOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DRIFTED", 0.0)
+    monkeypatch.setattr("eec.memory.codec.STARVED", 2.0)
+    monkeypatch.setattr("eec.memory.codec.RECOGNISED", 0.0)
+    learner = make()
+    first = learner.learn(task_of(0, 1))
+    second = learner.learn(task_of(2))
+    assert not any("--codec-refresh" in note for note in first.notes)
+    assert any("--codec-refresh" in note for note in second.notes)
+    assert second.autoencoder is not None and second.autoencoder["drift"] > 0
+
+
+def test_a_refreshed_codec_encodes_memory_anew(
+    make: Make, task_of: TaskOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make(codec_refresh=True)
+    learner.learn(task_of(0, 1, each=4))
+    (codec,) = learner.memory.codecs.values()
+    monkeypatch.setattr(module, "DRIFTED", 1e9)
+    learner.learn(task_of(2, each=4))
+    assert list(learner.memory.codecs.values()) == [codec]  # nothing drifted
+    monkeypatch.setattr(module, "DRIFTED", 0.0)
+    report = learner.learn(task_of(3, each=4))
+    (newer,) = learner.memory.codecs.values()
+    assert newer is not codec
+    assert [part.singles for part in learner.memory.kept] == [4, 4, 4, 4]
+    assert any("trained again" in note and "%" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"image_bytes": 50, "code_type": "uint8"}, "code_type=coded"),
+        ({"codec_refresh": True, "codec": "warm"}, "codec=frozen"),
+        ({"output": "norm"}, "plain codes"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        EECOptions(**options)

@@ -17,9 +17,11 @@ import argparse
 import io
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import constriction
 import numpy as np
@@ -56,18 +58,18 @@ def rows_of(coded: Codec | None, plain: Codec | None, files: bool) -> Iterator[R
     if coded is not None:
         fixed = net_bytes(coded, "coded")
         for level in range(0, LEVELS, 2):
-            yield Row(f"ours, level {level}", fixed, lambda x, k=level: code_ours(coded, x, k))
+            yield Row(f"ours, level {level}", fixed, partial(code_ours, coded, level=level))
     if plain is not None:
         for kind in ("float32", "uint8", "entropy"):
             fixed = net_bytes(plain, "float32" if kind == "float32" else "uint8")
-            yield Row(f"published, {kind}", fixed, lambda x, k=kind: code_plain(plain, x, k))
+            yield Row(f"published, {kind}", fixed, partial(code_plain, plain, kind=kind))
     if files:
         for kind, qualities in QUALITIES.items():
             if kind == "AVIF" and not features.check("avif"):
                 continue
             for quality in qualities:
                 name = f"{kind.lower()} {quality}"
-                yield Row(name, 0, lambda x, k=kind, q=quality: code_files(x, k, q))
+                yield Row(name, 0, partial(code_files, kind=kind, quality=quality))
 
 
 def net_bytes(codec: Codec, code_type: str) -> int:
@@ -105,19 +107,24 @@ def coded_bytes(kept: np.ndarray) -> int:
         counts = np.bincount(channel, minlength=256)
         model = constriction.stream.model.Categorical(counts.astype(np.float64), perfect=False)
         coder.encode(channel.astype(np.int32), model)
-    return 4 * len(coder.get_compressed()) + 2 * 256 * kept.shape[1]
+    words: int = len(coder.get_compressed())
+    return 4 * words + 2 * 256 * int(kept.shape[1])
 
 
 def code_files(images: Tensor, kind: str, quality: int) -> tuple[Tensor, float]:
     decoded, size = [], 0
-    options = {"WEBP": {"method": 6}, "JPEG": {"optimize": True}, "AVIF": {"speed": 4}}[kind]
+    settings: dict[str, dict[str, Any]] = {
+        "WEBP": {"method": 6},
+        "JPEG": {"optimize": True},
+        "AVIF": {"speed": 4},
+    }
     grey = images.shape[1] == 1
     for pixels in images.permute(0, 2, 3, 1).numpy():
         picture = Image.fromarray(pixels[:, :, 0] if grey else pixels)
         if grey and kind != "JPEG":
             picture = picture.convert("RGB")
         file = io.BytesIO()
-        picture.save(file, kind, quality=quality, **options)
+        picture.save(file, kind, quality=quality, **settings[kind])
         size += file.tell()
         back = np.asarray(Image.open(file).convert("L" if grey else "RGB"))
         decoded.append(torch.from_numpy(back.copy()).reshape(*pixels.shape).permute(2, 0, 1))
@@ -128,7 +135,7 @@ def error(decoded: Tensor, images: Tensor) -> Tensor:
     return (to_float(decoded) - to_float(images)).square().mean((1, 2, 3))
 
 
-def first_of(labels: list[object], classes: tuple[object, ...], each: int) -> Tensor:
+def first_of(labels: Sequence[object], classes: tuple[object, ...], each: int) -> Tensor:
     """Places of the first images of each class."""
     found = {name: [i for i, label in enumerate(labels) if label == name] for name in classes}
     return torch.tensor([i for places in found.values() for i in places[:each]])
@@ -143,8 +150,11 @@ def train(data: Dataset, asked: argparse.Namespace, kind: str, runtime: Runtime)
         plan = Plan("adam", rate=plan.rate, batch=plan.batch, steps=asked.steps, clip=plan.clip)
     began = time.perf_counter()
     codec = train_codec(data.train_images[chosen], options, plan, runtime, asked.seed)
-    print(f"{kind} codec: {codec.steps} steps on {len(chosen)} images of {asked.taught} classes, "
-          f"{time.perf_counter() - began:.0f} s, nets of {net_bytes(codec, kind) / 1000:.0f} kB")  # fmt: skip
+    took, size = time.perf_counter() - began, net_bytes(codec, kind) / 1000
+    print(
+        f"{kind} codec: {codec.steps} steps on {len(chosen)} images of {asked.taught} classes, "
+        f"{took:.0f} s, nets of {size:.0f} kB"
+    )
     return codec
 
 

@@ -15,6 +15,7 @@ from eec.errors import UserError
 from eec.methods.options import (
     CodecKind,
     CodeType,
+    CompressedReplayOptions,
     ContentScale,
     EECOptions,
     Linkage,
@@ -112,8 +113,8 @@ class Run:
     decay: bool | None = None
     """Weigh decoded images by their decay [True]."""
     memory: str | None = None
-    """What may be kept of old classes: slots (5000; an episode takes one, a concept two), bytes on
-    disk without the classifier (5MB), or unlimited [unlimited]."""
+    """What may be kept of old classes: slots (5000; an episode or an image takes one, a concept
+    two), bytes on disk without the classifier (5MB), or unlimited [unlimited]."""
     over_budget: OverBudget | None = None
     """Over budget: keep episodes that stand for others (spread), merge into concepts, the same to
     the letter of the paper (literal), or drop at random [by method: spread, published literal]."""
@@ -129,6 +130,9 @@ class Run:
     codec_refresh: bool | None = None
     """Train a frozen codec again, and encode memory anew, when it keeps a later task badly
     [False]."""
+    quality: int | None = None
+    """Quality of replay-webp and replay-jpeg, 1 to 100; 0: the best at which all images fit a
+    budget in bytes [0]."""
 
     def start(self, arguments: Sequence[str]) -> None:
         config = self.config(arguments)
@@ -150,8 +154,9 @@ class Run:
         )
 
     def config(self, arguments: Sequence[str]) -> RunConfig:
-        of_the_set = ("flip", "turn", "expected")  # the stream knows these
-        names = [field.name for field in fields(EECOptions) if field.name not in of_the_set]
+        known = [*fields(EECOptions), *fields(CompressedReplayOptions)]
+        # What is left out is known of the stream.
+        names = {field.name for field in known} - {"flip", "turn", "expected"}
         return RunConfig(
             dataset=self.dataset,
             method=self.method,

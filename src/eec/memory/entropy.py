@@ -72,7 +72,7 @@ class IntegerPrior:
         away = np.abs(symbols - mean[:, None, None]).mean((0, 2, 3))
         return cls.flat_of(
             *(
-                np.round(values * unit).astype(np.int16)
+                np.round(values * unit).clip(max=np.iinfo(np.int16).max).astype(np.int16)
                 for values, unit in ((mean, MEAN_UNIT), (away, SCALE_UNIT))
             )
         )
@@ -112,7 +112,8 @@ def _by_place(weight: Tensor) -> Tensor:
 
 
 def _whole(values: Tensor, unit: int, kind: type[Number]) -> NDArray[Number]:
-    limits, plain = np.iinfo(kind), values.detach().cpu().double().numpy()
+    # Of a net that diverged, which is judged and begun anew later on, any number will do.
+    limits, plain = np.iinfo(kind), values.detach().cpu().double().nan_to_num().numpy()
     return (plain * unit).round().clip(limits.min, limits.max).astype(kind)
 
 
@@ -227,11 +228,11 @@ def cost(prior: IntegerPrior, symbols: Symbols, level: int) -> Doubles:
 
 def encode(prior: IntegerPrior, symbols: Symbols, level: int) -> bytes:
     """Symbols [N, C, h, w] of size MOST at most, in as few bytes as the prior allows."""
-    parts = [symbols[i : i + BLOCK] for i in range(0, len(symbols), BLOCK)]
-    return b"".join(_encode_block(prior, part, level) for part in parts)
+    starts = range(0, len(symbols), BLOCK)
+    return b"".join(_encode_block(prior, symbols[i : i + BLOCK], level, i) for i in starts)
 
 
-def _encode_block(prior: IntegerPrior, symbols: Symbols, level: int) -> bytes:
+def _encode_block(prior: IntegerPrior, symbols: Symbols, level: int, first: int) -> bytes:
     coder = constriction.stream.queue.RangeEncoder()
     walk, models = _Walk(prior, symbols.shape, level), _models()
     for y, x, c, which, whole in walk.stops():
@@ -243,7 +244,15 @@ def _encode_block(prior: IntegerPrior, symbols: Symbols, level: int) -> bytes:
         walk.set(y, x, c, now)
     words: bytes = coder.get_compressed().astype("<u4").tobytes()
     head = len(symbols).to_bytes(4, "little") + (len(words) // 4).to_bytes(4, "little")
-    return head + zlib.crc32(head + words).to_bytes(4, "little") + words
+    return head + _checksum(prior, level, first, head + words) + words
+
+
+def _checksum(prior: IntegerPrior, level: int, first: int, block: bytes) -> bytes:
+    """Of a block, of the number of its first image, and of what it has to be read with."""
+    found = zlib.crc32(f"{level} {first}".encode())
+    for whole in (prior.mean_weight, prior.mean_offset, prior.scale_weight, prior.scale_offset):
+        found = zlib.crc32(whole.astype("<i2").tobytes(), found)
+    return zlib.crc32(block, found).to_bytes(4, "little")
 
 
 def _runs(which: Integers, order: Integers) -> Iterator[tuple[int, Integers]]:
@@ -256,16 +265,17 @@ def decode(
     prior: IntegerPrior, content: bytes, shape: tuple[int, int, int], count: int, level: int
 ) -> Symbols:
     """The symbols [count, C, h, w] that gave these bytes, exactly."""
-    blocks, start = [], 0
+    blocks, start, first = [], 0, 0
     while start < len(content):
         head = content[start : start + HEAD]
         images, words = (int.from_bytes(head[i : i + 4], "little") for i in (0, 4))
         body = content[start + HEAD : start + HEAD + 4 * words]
-        checked = zlib.crc32(head[:8] + body).to_bytes(4, "little")
+        checked = _checksum(prior, level, first, head[:8] + body)
         if len(head) < HEAD or len(body) < 4 * words or checked != head[8:]:
             raise UserError("coded episodes are damaged (a checksum differs): restore a copy")
         blocks.append(_decode_block(prior, body, (images, *shape), level))
         start += HEAD + 4 * words
+        first += images
     symbols = np.concatenate(blocks) if blocks else np.zeros((0, *shape), np.int8)
     if len(symbols) != count:
         raise UserError(f"{len(symbols)} coded episodes where {count} were kept: restore a copy")

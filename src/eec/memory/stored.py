@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eec.errors import UserError
 from eec.memory import entropy
 from eec.memory.codec import Codec
 from eec.memory.codes import Packing
@@ -90,7 +91,7 @@ def _written_flat(spreads: Tensor) -> Tensor:
 
 
 def _as_tensor(content: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    return torch.from_numpy(np.frombuffer(content, np.uint8).copy())  # which may be of no bytes
 
 
 def part_bytes(memory: Memory, part: Kept) -> int:
@@ -101,10 +102,10 @@ def part_bytes(memory: Memory, part: Kept) -> int:
     told = 0 if counts is None else len(part.counts) * counts.element_size()
     if prior is None:
         return int(part.codes.nbytes + part.spreads.nbytes) + told
-    size = entropy.cost(prior, part.codes.numpy(), packing.level).sum()
+    size = float(entropy.cost(prior, part.codes.numpy(), packing.level).sum())
     if len(part.spreads):
         flat = IntegerPrior.flat(part.spreads.numpy())
-        size += entropy.cost(flat, part.spreads.numpy(), 0).sum()
+        size += float(entropy.cost(flat, part.spreads.numpy(), 0).sum())
     return round(size) + told
 
 
@@ -158,6 +159,8 @@ class _Stretch:
         if self.codec is None:
             return content
         told = 4 * self.codec.net.code_shape[0]
+        if len(content) < told:
+            raise UserError("coded spreads are damaged (cut short): restore a copy")
         mean, scale = np.frombuffer(content[:told].numpy().tobytes(), "<i2").reshape(2, -1)
         prior = IntegerPrior.flat_of(mean.astype(np.int16), scale.astype(np.int16))
         return self._read(content[told:], prior, count, 0)

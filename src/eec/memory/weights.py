@@ -29,7 +29,9 @@ def pack_weights(weights: Tensors, code_type: str) -> Tensors:
         elif code_type != "coded" or weight.dim() < 2:
             packed[name] = weight.half()
         else:
-            scale = _most(weight).clamp_min(1e-4).div(127).half()
+            # Not less than 1e-3: half precision holds smaller steps so roughly that bytes of them,
+            # read back, would be rounded to other ones.
+            scale = _most(weight).clamp_min(1e-3).div(127).half()
             steps = weight / _beside(scale.float(), weight)
             packed[name] = steps.round().clamp(-127, 127).to(torch.int8)
             packed[name + SCALE] = scale

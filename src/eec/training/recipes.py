@@ -16,8 +16,9 @@ class Plan:
     """One training: optimiser, batch, length and learning-rate schedule.
 
     The length is given in `steps` or in `epochs`; `least_steps` keeps a tiny data set, or one of
-    tiny images, from being trained for next to nothing. With `milestones` (in epochs) the rate is multiplied by
-    `factor` at each; without, it rises to `rate` over the first fifth and falls to 0 in a line.
+    tiny images, from being trained for next to nothing. With `milestones` (in epochs) the rate is
+    multiplied by `factor` at each; without, it rises to `rate` over the first fifth and falls to 0
+    in a line.
     """
 
     optimizer: str  # sgd or adam
@@ -80,8 +81,8 @@ class Recipe:
 
 
 _PUBLISHED_SGD = Plan("sgd", rate=0.1, batch=128, nesterov=False, weight_decay=5e-4)
-# The paper has no such net. Gradients are about 0.01; one of a million, where a divisor came near 0,
-# would undo all that was learned.
+# The paper has no such net. Gradients are about 0.01; one of a million, where a divisor came near
+# 0, would undo all that was learned.
 _COMPRESSOR = Plan("adam", rate=4e-3, batch=32, steps=4000, least_steps=1000, clip=0.05)
 
 RECIPES: dict[str, Recipe] = {

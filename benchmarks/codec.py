@@ -38,7 +38,7 @@ from eec.memory.codes import Packing
 from eec.memory.weights import pack_weights
 from eec.methods.options import ClassifierOptions
 from eec.methods.registry import make_method
-from eec.nets.compressor import LEVELS
+from eec.nets.compressor import LEVELS, WIDTH
 from eec.training.batches import to_float
 from eec.training.recipes import Plan, find_recipe
 from eec.training.runtime import Runtime, choose_runtime
@@ -143,7 +143,7 @@ def first_of(labels: Sequence[object], classes: tuple[object, ...], each: int) -
 
 def train(data: Dataset, asked: argparse.Namespace, kind: str, runtime: Runtime) -> Codec:
     chosen = first_of(data.train_labels, data.classes[: asked.taught], asked.per_class)
-    options = CodecOptions("auto", "tanh", 0.0, "normalised", kind, data.flip)
+    options = CodecOptions("auto", "tanh", 0.0, "normalised", kind, data.flip, asked.width)
     recipe = find_recipe("fast")
     plan = recipe.compressor if kind == "coded" else recipe.autoencoder
     if kind == "coded" and asked.steps:
@@ -191,6 +191,7 @@ def main() -> None:
     parser.add_argument("--taught", type=int, default=1, help="classes that codecs learn from [1]")
     parser.add_argument("--per-class", type=int, default=1000, help="training images [1000]")
     parser.add_argument("--steps", type=int, default=0, help="of our codec's training [default]")
+    parser.add_argument("--width", type=int, default=WIDTH, help=f"of our codec [{WIDTH}]")
     parser.add_argument("--images", type=int, default=2000, help="test images for errors [2000]")
     parser.add_argument("--rows", default="ours,published,files")
     parser.add_argument("--only", default="", help="rows with these names, by ;")

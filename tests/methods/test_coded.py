@@ -52,7 +52,7 @@ def level(learner: EECMethod) -> int:
 def test_bytes_on_disk_never_exceed_the_budget(
     over_budget: str, make: Make, task_of: TaskOf, tmp_path: Path
 ) -> None:
-    free = make()
+    free = make(memory="150kB")  # with nets as small as the budget below makes them
     free.learn(task_of(0, each=20))
     limit = free._fixed_bytes() + 2500
     learner = make(memory=f"{limit}B", over_budget=over_budget)
@@ -69,7 +69,7 @@ def test_bytes_on_disk_never_exceed_the_budget(
 
 
 def test_a_budget_makes_all_codes_coarser_before_it_drops_any(make: Make, task_of: TaskOf) -> None:
-    free = make()
+    free = make(memory="150kB")
     free.learn(task_of(0, 1, each=20))
     free.memory.coarsen(0)
     fine = mean_cost(free.memory, 0)
@@ -84,7 +84,7 @@ def test_a_budget_makes_all_codes_coarser_before_it_drops_any(make: Make, task_o
 def test_a_stream_of_known_length_is_coded_for_it_from_the_start(
     make: Make, task_of: TaskOf
 ) -> None:
-    limit = 140_000
+    limit = 50_000
     open_ended = make(memory=f"{limit}B")
     known = make(memory=f"{limit}B", expected=2000)
     for learner in (open_ended, known):

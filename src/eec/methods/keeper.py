@@ -33,11 +33,13 @@ from eec.methods.contract import (
 )
 from eec.methods.options import EECOptions
 from eec.nets.classifiers import Shape, shape_of
-from eec.nets.compressor import LEVELS, Compressor
+from eec.nets.compressor import LEVELS, WIDTH, Compressor
 from eec.training.runtime import derive_seed, generator, seeded
 
 # Beyond this level a budget in bytes lets images go rather than make all of them coarser.
 COARSEST = 12
+# The codec's nets are in the budget, too: bytes from which a compressor of this width pays.
+WIDTHS = ((500_000, WIDTH), (200_000, 48), (0, 24))
 
 
 class Keeper(Method):
@@ -66,7 +68,11 @@ class Keeper(Method):
 
     def _codec_options(self) -> CodecOptions:
         o = self.options
-        return CodecOptions(o.code, o.output, o.content, o.content_scale, o.code_type, o.flip)
+        limit = parse_budget(o.memory).bytes
+        width = next(width for least, width in WIDTHS if limit is None or limit >= least)
+        return CodecOptions(
+            o.code, o.output, o.content, o.content_scale, o.code_type, o.flip, width
+        )
 
     # What memory shows.
 
@@ -251,8 +257,11 @@ class Keeper(Method):
 
     def _read_codec(self, tensors: Tensors, prefix: str, training: list[Any]) -> Codec:
         assert self.image is not None
-        net = new_autoencoder(self._seen_shape(self.image), self._codec_options())
         weights = unpack_weights({n: t for n, t in tensors.items() if n.startswith(prefix)})
+        # The budget may have been another one when the codec was made.
+        width = weights[prefix + "decoder.0.weight"].shape[1]
+        options = replace(self._codec_options(), width=width)
+        net = new_autoencoder(self._seen_shape(self.image), options)
         load_weights(net.decoder, weights, prefix + "decoder.")
         encodes = any(name.startswith(prefix + "encoder.") for name in weights)
         if encodes:

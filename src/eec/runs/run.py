@@ -66,7 +66,7 @@ def prepare(config: RunConfig, progress: Progress = quiet) -> tuple[Stream, Meth
         turn = 0
     options = replace(config.options, flip=stream.flip, turn=turn)
     if isinstance(options, EECOptions):
-        options = replace(options, expected=sum(len(i.train.images) for i in stream.increments))
+        options = replace(options, expected=sum(len(i.train) for i in stream.increments))
     method = make_method(config.method, options, config.seed, runtime)
     method.check(stream.increments[0].task)
     return stream, method

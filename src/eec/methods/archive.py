@@ -19,7 +19,7 @@ from eec.methods.contract import Facts, Method
 from eec.methods.registry import choose_options, make_method
 from eec.training.runtime import Runtime
 
-VERSION = 1
+VERSION = 2
 _BLANK = b"0" * 64  # stands in the checksum's place while it is computed
 
 

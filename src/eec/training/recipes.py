@@ -15,10 +15,10 @@ FEWEST = {"adam": 4, "sgd": 16}  # images in a batch
 class Plan:
     """One training: optimiser, batch, length and learning-rate schedule.
 
-    The length is given in `steps` or in `epochs`; `least_steps` keeps a tiny data set, or one of
-    tiny images, from being trained for next to nothing. With `milestones` (in epochs) the rate is
-    multiplied by `factor` at each; without, it rises to `rate` over the first fifth and falls to 0
-    in a line.
+    The length is given in `steps` or in `epochs`; with epochs, `least_steps` keeps a tiny data set
+    from being trained for next to nothing, and `most_steps` a large one from taking all day. With
+    `milestones` (in epochs) the rate is multiplied by `factor` at each; without, it rises to `rate`
+    over the first fifth and falls to 0 in a line.
     """
 
     optimizer: str  # sgd or adam
@@ -27,6 +27,7 @@ class Plan:
     epochs: int = 0
     steps: int = 0
     least_steps: int = 0
+    most_steps: int | None = None
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 0.0
@@ -38,19 +39,18 @@ class Plan:
         return math.ceil(images / self.batch)
 
     def total_steps(self, images: int) -> int:
-        return self.steps or max(self.epochs * self.batches_per_epoch(images), self.least_steps)
+        if self.steps:
+            return self.steps
+        steps = max(self.epochs * self.batches_per_epoch(images), self.least_steps)
+        return steps if self.most_steps is None else min(steps, self.most_steps)
 
     def for_pixels(self, pixels: int) -> Plan:
         """The same for images of this many pixels.
 
-        A number of steps that may be less is one for 32x32: smaller images have less to teach.
         Where the number of steps is given, or has a minimum, their cost grows with the image.
         Beyond 64x64 a batch holds fewer images, then, and about as many pixels: each image tells
         more. Gradients of fewer images are noisier: the rate of plain SGD falls with them.
         """
-        if self.steps and self.least_steps and pixels < 32 * 32:
-            steps = max(self.least_steps, self.steps * pixels // (32 * 32))
-            return replace(self, steps=steps)
         if not (self.steps or self.least_steps) or pixels <= PIXELS:
             return self
         batch = max(FEWEST[self.optimizer], self.batch * PIXELS // pixels)
@@ -83,7 +83,9 @@ class Recipe:
 _PUBLISHED_SGD = Plan("sgd", rate=0.1, batch=128, nesterov=False, weight_decay=5e-4)
 # The paper has no such net. Gradients are about 0.01; one of a million, where a divisor came near
 # 0, would undo all that was learned.
-_COMPRESSOR = Plan("adam", rate=4e-3, batch=32, steps=4000, least_steps=1000, clip=0.05)
+_COMPRESSOR = Plan(
+    "adam", rate=4e-3, batch=32, epochs=128, least_steps=1000, most_steps=4000, clip=0.05
+)
 
 RECIPES: dict[str, Recipe] = {
     "paper": Recipe(

@@ -18,7 +18,8 @@ OPTIONS = [
     "--decay", "--device", "--help",
     "--keep-head", "--linkage", "--memory", "--method", "--net", "--new-images",
     "--no-originals", "--out",
-    "--output", "--over-budget", "--overwrite", "--per-class", "--precision", "--quiet",
+    "--output", "--over-budget", "--overwrite", "--per-class", "--precision", "--quality",
+    "--quiet",
     "--recipe", "--returning", "--see", "--seed", "--share", "--size", "--strict", "--turn",
     "--validation",
 ]  # fmt: skip

@@ -94,7 +94,7 @@ def test_labels_keep_their_types_in_the_file(
 
 
 def test_strict_methods_save_no_training_image_and_others_say_that_they_do(
-    make: Make, task_of: TaskOf, saved: Saved
+    name: str, make: Make, task_of: TaskOf, saved: Saved
 ) -> None:
     learner = make()
     tasks = [task_of(0, 1), task_of(2)]
@@ -109,5 +109,9 @@ def test_strict_methods_save_no_training_image_and_others_say_that_they_do(
     ]
     if learner.strict:
         assert not any(found)
+    elif name in ("replay-webp", "replay-jpeg"):  # other bytes, but still these images
+        shown = torch.cat([kept for _, kept in learner.remember(3)])
+        assert shown.shape == images.shape and not any(found)
+        assert (shown.float() - images.float()).abs().mean() < 12
     else:
         assert sum(found) >= len(images)

@@ -155,7 +155,7 @@ def _lines(facts: dict[str, Any], drawn: bool) -> list[str]:
     if facts["budget"] is None:
         labels = [row["label"] for row in facts["classes"]]
         lines.append(f"classes   {list_labels(labels, 12)}")
-    if facts["budget"] is None and facts["keeps_real_images"]:
+    if facts["keeps_real_images"]:
         lines.append("memory    none of codes: it keeps the real images themselves")
     elif facts["budget"] is None:
         lines.append("memory    none: it keeps the classifier only")
@@ -174,16 +174,21 @@ def _class_table(classes: list[dict[str, Any]]) -> Table:
     from eec.cli.answers import printable
     from eec.report.words import list_labels
 
-    columns = ("episodes", "concepts", "images", "slots", "bytes")
-    table = _table("class", ("tasks", *columns))
+    known = ("kept", "episodes", "concepts", "images", "slots", "bytes")
+    columns = [name for name in known if name in classes[0]]
+    tasks = "tasks" in classes[0]  # real images are kept together, in whichever task they came
+    table = _table("class", (*(["tasks"] * tasks), *columns))
     table.caption = "images: so many that these stand for"
     table.caption_justify = "left"
     for row in classes:
-        cells = [list_labels(row["tasks"]), *(f"{row[name]:,}" for name in columns)]
+        cells = [list_labels(row["tasks"])] if tasks else []
+        cells += [f"{row[name]:,}" for name in columns]
         # as Text: a class called [red] is a name, not markup
         table.add_row(Text(printable(row["label"])), *cells)
     table.add_section()
-    table.add_row("all", "", *(f"{sum(row[name] for row in classes):,}" for name in columns))
+    table.add_row(
+        "all", *([""] * tasks), *(f"{sum(row[name] for row in classes):,}" for name in columns)
+    )
     return table
 
 

@@ -15,6 +15,7 @@ from eec.errors import UserError
 from eec.methods.options import (
     CodecKind,
     CodeType,
+    CompressedReplayOptions,
     ContentScale,
     EECOptions,
     Linkage,
@@ -112,8 +113,8 @@ class Run:
     decay: bool | None = None
     """Weigh decoded images by their decay [True]."""
     memory: str | None = None
-    """What may be kept of old classes: slots (5000; an episode takes one, a concept two), bytes on
-    disk without the classifier (5MB), or unlimited [unlimited]."""
+    """What may be kept of old classes: slots (5000; an episode or an image takes one, a concept
+    two), bytes on disk without the classifier (5MB), or unlimited [unlimited]."""
     over_budget: OverBudget | None = None
     """Over budget: keep episodes that stand for others (spread), merge into concepts, the same to
     the letter of the paper (literal), or drop at random [by method: spread, published literal]."""
@@ -123,6 +124,9 @@ class Run:
     """An equal share of the budget for each class, or the paper's, eq. 4 [by method]."""
     code_type: CodeType | None = None
     """How codes are kept [by method: uint8, published float32]."""
+    quality: int | None = None
+    """Quality of replay-webp and replay-jpeg, 1 to 100; 0: the best at which all images fit a
+    budget in bytes [0]."""
 
     def start(self, arguments: Sequence[str]) -> None:
         config = self.config(arguments)
@@ -144,7 +148,8 @@ class Run:
         )
 
     def config(self, arguments: Sequence[str]) -> RunConfig:
-        names = [field.name for field in fields(EECOptions) if field.name not in ("flip", "turn")]
+        known = [*fields(EECOptions), *fields(CompressedReplayOptions)]
+        names = {field.name for field in known} - {"flip", "turn"}
         return RunConfig(
             dataset=self.dataset,
             method=self.method,

@@ -94,6 +94,37 @@ class EECOptions(ClassifierOptions):
             )
 
 
+@dataclass(frozen=True)
+class ReplayOptions(ClassifierOptions):
+    """Real images of old classes, within a budget."""
+
+    memory: str = "unlimited"
+    """What may be kept of old classes: slots (5000: so many images), bytes on disk (5MB, all but
+    the classifier), or unlimited."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        parse_budget(self.memory)
+
+
+@dataclass(frozen=True)
+class CompressedReplayOptions(ReplayOptions):
+    """The same, compressed."""
+
+    new_images: NewImages = "decoded"
+    """How `D` is shown new classes: decoded (compressed and decompressed like old ones), real, or
+    both."""
+    quality: int = 0
+    """Quality of compression, 1 to 100; 0: the best at which all images fit a budget in bytes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.quality <= 100:
+            raise UserError(
+                f"quality is {self.quality!r}: use 1 to 100, or 0 to have it chosen by the budget"
+            )
+
+
 PUBLISHED = EECOptions(
     net="dcgan",
     codec="per-task",

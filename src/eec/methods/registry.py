@@ -11,7 +11,13 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from eec.errors import UserError
-from eec.methods.options import PUBLISHED, ClassifierOptions, EECOptions
+from eec.methods.options import (
+    PUBLISHED,
+    ClassifierOptions,
+    CompressedReplayOptions,
+    EECOptions,
+    ReplayOptions,
+)
 
 if TYPE_CHECKING:
     from eec.methods.contract import Method
@@ -38,6 +44,19 @@ METHODS: dict[str, Entry] = {
     ),
     "joint": Entry(
         "eec.methods.bounds:Joint", ClassifierOptions(), "all real images kept: the ceiling"
+    ),
+    "replay": Entry(
+        "eec.methods.replay:Replay", ReplayOptions(), "real images kept within --memory"
+    ),
+    "replay-webp": Entry(
+        "eec.methods.replay:ReplayWebP",
+        CompressedReplayOptions(),
+        "the same, compressed as WebP",
+    ),
+    "replay-jpeg": Entry(
+        "eec.methods.replay:ReplayJPEG",
+        CompressedReplayOptions(),
+        "the same, compressed as JPEG",
     ),
 }
 

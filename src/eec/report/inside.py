@@ -11,6 +11,7 @@ from eec.memory.episodes import Kept, Memory
 from eec.memory.showing import evenly, picture_rows
 from eec.methods.contract import Facts, Method
 from eec.methods.keeper import Keeper
+from eec.methods.replay import Replay
 from eec.report.sheet import COLUMNS, draw_sheet
 from eec.training.runtime import generator
 
@@ -30,7 +31,7 @@ def look_inside(method: Method, file_bytes: int) -> Facts:
         "tasks": method.tasks,
         "image": None if method.image is None else list(method.image),
         "keeps_real_images": not method.strict,
-        "budget": _budget(method, file_bytes) if isinstance(method, Keeper) else None,
+        "budget": _budget(method, file_bytes) if isinstance(method, Keeper | Replay) else None,
         "codes": None if memory is None else _codes(memory),
         "classes": _classes(method, memory),
         "bytes": {**parts, "header": file_bytes - sum(parts.values()), "file": file_bytes},
@@ -41,12 +42,17 @@ def _memory(method: Method) -> Memory | None:
     return method.memory if isinstance(method, Keeper) else None
 
 
-def _budget(method: Keeper, file_bytes: int) -> Facts:
+def _budget(method: Keeper | Replay, file_bytes: int) -> Facts:
     budget = parse_budget(method.options.memory)
     if budget.bytes is not None:
         used = file_bytes - method.bytes_by_part()["classifier"]
         return {"unit": "bytes", "limit": budget.bytes, "used": used}
-    return {"unit": "slots", "limit": budget.slots, "used": sum(method.memory.slots().values())}
+    used = len(method.kept.bodies) if isinstance(method, Replay) else _slots(method.memory)
+    return {"unit": "slots", "limit": budget.slots, "used": used}
+
+
+def _slots(memory: Memory) -> int:
+    return sum(memory.slots().values())
 
 
 def _codes(memory: Memory) -> Facts | None:
@@ -66,6 +72,16 @@ def _codes(memory: Memory) -> Facts | None:
 
 def _classes(method: Method, memory: Memory | None) -> list[Facts]:
     """What is kept of each class, in whichever tasks it came."""
+    if isinstance(method, Replay):
+        return [
+            {
+                "label": label,
+                "kept": len(pile.images),
+                "images": pile.seen,
+                "bytes": sum(map(len, pile.images)),
+            }
+            for label, pile in zip(method.classes, method.kept.piles, strict=True)
+        ]
     if memory is None:
         return [{"label": label} for label in method.classes]
     stored = memory.tensors().keys()

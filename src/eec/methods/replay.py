@@ -1,0 +1,367 @@
+"""Replay: images of old classes themselves, as they are or compressed, within the same budget.
+
+What an engineer would do first, so that EEC can be held against it byte for byte. These are real
+images: not one of these methods is strict.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eec.data.labels import Label
+from eec.data.stream import Task
+from eec.errors import UserError
+from eec.memory.budget import balanced_shares, parse_budget
+from eec.memory.image_forms import JPEG, PIXELS, WEBP, Form, qualities
+from eec.memory.showing import evenly
+from eec.methods.archive import learner_bytes
+from eec.methods.contract import Facts, Method, Report, Tensors
+from eec.methods.options import CompressedReplayOptions, ReplayOptions
+from eec.nets.classifiers import Classifier, shape_of
+from eec.training.runtime import derive_seed, seeded
+
+
+@dataclass(frozen=True)
+class Pile:
+    """The images of one class, and how many each stands for."""
+
+    images: list[bytes]
+    counts: np.ndarray
+
+    @property
+    def seen(self) -> int:
+        return int(self.counts.sum())
+
+    def choose(self, count: int, seed: int) -> list[int]:
+        """Places of so many at random, in the order in which they would be taken."""
+        # Who waits the shortest is chosen: more often one that stands for many.
+        waits = np.random.default_rng(seed).exponential(1 / self.counts)
+        chosen: list[int] = np.argsort(waits, kind="stable")[:count].tolist()
+        return chosen
+
+
+def equal_parts(images: list[bytes], seen: int) -> Pile:
+    """Images which stand for all that were seen, each for as many as the others."""
+    if not images:
+        return Pile(images, np.zeros(0, np.int64))
+    counts = np.full(len(images), seen // len(images))
+    counts[: seen % len(images)] += 1
+    return Pile(images, counts)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """All images that are kept, by class index, in one quality."""
+
+    piles: list[Pile]
+    header: bytes = b""
+    quality: int | None = None
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [image for pile in self.piles for image in pile.images]
+
+    @property
+    def dropped(self) -> bool:
+        return any(len(pile.images) < pile.seen for pile in self.piles)
+
+
+class Replay(Method):
+    """Keeps pixels as they are."""
+
+    strict: ClassVar[bool] = False
+    form: ClassVar[Form] = PIXELS
+    options: ReplayOptions
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.kept = Kept([])
+
+    def check(self, task: Task) -> None:
+        super().check(task)
+        slots = parse_budget(self.options.memory).slots
+        classes = len({*self.classes, *task.classes})
+        if slots is not None and slots < classes:
+            self._refuse(classes, classes)
+
+    def _learn(self, images: Tensor, targets: Tensor, report: Report) -> None:
+        new = [images[targets == target] for target in range(len(self.classes))]
+        with report.phase("store"):
+            before = self.kept
+            self.kept = self._with(new)
+            left = self._fitting(self.kept)
+            if before.quality not in (None, self.kept.quality):
+                report.notes.append(f"Images are now kept at quality {self.kept.quality}.")
+        with report.phase("rehearse"):
+            shown = self._mix(new)
+        self._train_classifier(*shown, report)
+        self.kept = left
+
+    def _mix(self, new: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """What `D` is trained on: images, class indices, weights."""
+        form = self._new_images
+        share = 0.5 if form == "both" else 1.0  # shown twice, an image counts half each time
+        parts: list[tuple[Tensor, int, float]] = []
+        for target, (pile, real) in enumerate(zip(self.kept.piles, new, strict=True)):
+            old = len(pile.images) - len(real)
+            if old:
+                # One is shown as often as it stands for others: moved and mirrored anew.
+                times = torch.from_numpy(pile.counts[:old])
+                parts.append((self._read(pile.images[:old]).repeat_interleave(times, 0), target, 1))
+            if len(real) and form != "real":
+                parts.append((self._read(pile.images[old:]), target, share))
+            if len(real) and form != "decoded":
+                parts.append((real, target, share))
+        return (
+            torch.cat([images for images, _, _ in parts]),
+            torch.cat([torch.full((len(images),), target) for images, target, _ in parts]),
+            torch.cat([torch.full((len(images),), float(weight)) for images, _, weight in parts]),
+        )
+
+    @property
+    def _new_images(self) -> str:
+        """Pixels are kept as they were: there is nothing to choose."""
+        return "real"
+
+    def _qualities(self) -> list[int]:
+        return [0]
+
+    # Adding images.
+
+    def _with(self, new: list[Tensor]) -> Kept:
+        """What is kept and the new images of each class, all of them, in one quality."""
+        limit = parse_budget(self.options.memory).bytes
+        *others, last = self._qualities()
+        for quality in others:
+            kept = self._in_quality(quality, new, math.inf if limit is None else limit)
+            if kept is not None and (limit is None or self._weigh(kept) <= limit):
+                return kept
+        kept = self._in_quality(last, new, math.inf)
+        assert kept is not None
+        return kept
+
+    def _in_quality(self, quality: int, new: list[Tensor], most: float) -> Kept | None:
+        """The same in a given quality, unless its images take more bytes than `most`."""
+        piles = [*self.kept.piles, *([equal_parts([], 0)] * (len(new) - len(self.kept.piles)))]
+        old = [pile.images for pile in piles]
+        added = self.form.encode(torch.cat(new), quality, most)
+        if added is None:
+            return None
+        header, bodies = added
+        if self.kept.quality is not None and not bodies:
+            header = self.kept.header
+        if self.kept.quality is not None and (quality, header) != (
+            self.kept.quality,
+            self.kept.header,
+        ):
+            # Anew, and first: it is the header of all.
+            again = self.form.encode(self._read(self.kept.bodies), quality, most)
+            if again is None:
+                return None
+            header, rest = again[0], iter(again[1])
+            old = [[next(rest) for _ in pile.images] for pile in piles]
+        arrived = iter(bodies)
+        return Kept(
+            [
+                Pile(
+                    [*images, *(next(arrived) for _ in some)],
+                    np.concatenate([pile.counts, np.ones(len(some), np.int64)]),
+                )
+                for pile, images, some in zip(piles, old, new, strict=True)
+            ],
+            header,
+            quality,
+        )
+
+    def _read(self, bodies: Sequence[bytes]) -> Tensor:
+        assert self.image is not None
+        return self.form.decode(self.kept.header, bodies, self.image)
+
+    # The budget.
+
+    def set_memory(self, memory: str) -> None:
+        options = self.options
+        self.options = replace(options, memory=memory)
+        if not self.kept.piles:
+            return
+        assert self.image is not None
+        none = torch.empty((0, *self.image), dtype=torch.uint8)
+        try:
+            self.kept = self._fitting(self._with([none] * len(self.classes)))
+        except BaseException:
+            self.options = options
+            raise
+
+    def _fitting(self, kept: Kept) -> Kept:
+        """As many images as the budget has room for, an equal share for each class."""
+        budget = parse_budget(self.options.memory)
+        held = {target: len(pile.images) for target, pile in enumerate(kept.piles)}
+        if budget.bytes is None:
+            count = sum(held.values()) if budget.slots is None else budget.slots
+            if count < len(held):
+                self._refuse(len(held), len(held))
+            return self._of(kept, balanced_shares(held, count))
+        nothing = self._weigh(self._of(kept, dict.fromkeys(held, 0)))
+        length = _length_type(kept.bodies).itemsize if self.form.ladder else 0
+        sums = [self._running_bytes(kept, target, length) for target in held]
+
+        def cost(count: int) -> int:
+            shares = balanced_shares(held, count)
+            return nothing + sum(sums[target][share] for target, share in shares.items())
+
+        room = budget.bytes
+        while True:
+            # The most images that take no more: a cost never falls when one more is kept.
+            count = bisect_right(range(sum(held.values()) + 1), room, key=cost) - 1
+            if count < len(held):
+                one_each = self._of(kept, balanced_shares(held, len(held)))
+                self._refuse(len(held), self._weigh(one_each))
+            left = self._of(kept, balanced_shares(held, count))
+            over = self._weigh(left) - budget.bytes
+            if over <= 0:
+                return left
+            room -= over  # the digits of sizes in the file's header: seldom, a second round
+
+    def _of(self, kept: Kept, shares: dict[int, int]) -> Kept:
+        """So many images of each class, which stand for all that were seen."""
+        piles = []
+        for target, pile in enumerate(kept.piles):
+            chosen = sorted(self._order(kept, target)[: shares[target]])
+            piles.append(equal_parts([pile.images[place] for place in chosen], pile.seen))
+        return replace(kept, piles=piles)
+
+    def _order(self, kept: Kept, target: int) -> list[int]:
+        pile = kept.piles[target]
+        seed = derive_seed(self.seed, "replay", self.tasks, target)
+        return pile.choose(len(pile.images), seed)
+
+    def _running_bytes(self, kept: Kept, target: int, length: int) -> list[int]:
+        """What the first of a class, the first two, ... take: with the length of each."""
+        images = kept.piles[target].images
+        sizes = [len(images[place]) + length for place in self._order(kept, target)]
+        return [0, *np.cumsum(sizes).tolist()]
+
+    def _weigh(self, kept: Kept) -> int:
+        """What the learner's file will have besides the classifier if this is kept."""
+        twin = copy.copy(self)
+        twin.kept, twin.classifier = kept, self._grown()
+        return len(learner_bytes(twin)) - twin.bytes_by_part()["classifier"]
+
+    def _grown(self) -> Classifier:
+        """A classifier of the size that this one will be of after the task."""
+        assert self.image is not None
+        with seeded(0):
+            grown = copy.deepcopy(self.classifier)
+            if grown is None:
+                grown = self._new_classifier(self._seen_shape(self.image))
+            grown.grow(len(self.classes))
+        return grown
+
+    def _refuse(self, classes: int, least: int) -> NoReturn:
+        memory, in_bytes = self.options.memory, parse_budget(self.options.memory).bytes is not None
+        # The budget stands in the file, too: some bytes more for one of more digits.
+        enough = f"{math.ceil((least + 16) / 1000)}kB" if in_bytes else least
+        raise UserError(
+            f"memory {memory} is too small for one image of each of {classes} classes: "
+            f"use {enough} or more"
+        )
+
+    # What memory shows. No pictures: in a run's folder people are shown test images only.
+
+    def remember(self, most: int) -> list[tuple[Label, Tensor]]:
+        return [
+            (label, self.view(self._read([pile.images[i] for i in evenly(len(pile.images), most)])))
+            for label, pile in zip(self.classes, self.kept.piles, strict=True)
+        ]
+
+    # The state.
+
+    def _keep(self) -> tuple[Tensors, Facts]:
+        if self.kept.quality is None:
+            return {}, {"quality": None}
+        kept, bodies = self.kept, self.kept.bodies
+        content = _bytes_tensor(b"".join(bodies))
+        tensors = {
+            "labels.held": torch.tensor([len(p.images) for p in kept.piles], dtype=torch.int32),
+            "counts.seen": torch.tensor([pile.seen for pile in kept.piles], dtype=torch.int32),
+        }
+        if self.form.ladder:
+            lengths = np.array([len(body) for body in bodies], _length_type(bodies))
+            tensors["images.lengths"] = torch.from_numpy(lengths)
+        else:
+            assert self.image is not None
+            content = content.reshape(-1, *self.image)
+        if kept.header:
+            tensors["images.header"] = _bytes_tensor(kept.header)
+        return {f"images.{self.form.name}": content, **tensors}, {"quality": kept.quality}
+
+    def _take_back(self, tensors: Tensors, facts: Facts) -> None:
+        self.kept = Kept([])
+        if facts["quality"] is None:
+            return
+        content = tensors[f"images.{self.form.name}"]
+        joined = io.BytesIO(content.numpy().tobytes())
+        each = len(content) and content[0].numel()
+        lengths = tensors.get("images.lengths")
+        sizes = iter([each] * len(content) if lengths is None else lengths.tolist())
+        held, seen = tensors["labels.held"].tolist(), tensors["counts.seen"].tolist()
+        self.kept = Kept(
+            [
+                equal_parts([joined.read(next(sizes)) for _ in range(count)], stands_for)
+                for count, stands_for in zip(held, seen, strict=True)
+            ],
+            tensors["images.header"].numpy().tobytes() if "images.header" in tensors else b"",
+            facts["quality"],
+        )
+
+    def _parts(self) -> dict[str, int]:
+        return {"images": 0, "labels": 0, "counts": 0}
+
+
+def _bytes_tensor(content: bytes) -> Tensor:
+    return torch.from_numpy(np.frombuffer(content, np.uint8).copy())
+
+
+def _length_type(bodies: Sequence[bytes]) -> np.dtype[Any]:
+    return np.dtype(np.uint16 if max(map(len, bodies), default=0) < 2**16 else np.uint32)
+
+
+class CompressedReplay(Replay):
+    """Keeps images compressed; when the quality has to fall, all are compressed again."""
+
+    options: CompressedReplayOptions
+
+    @property
+    def _new_images(self) -> str:
+        return self.options.new_images
+
+    def _qualities(self) -> list[int]:
+        if self.options.quality:
+            return [self.options.quality]
+        in_bytes = parse_budget(self.options.memory).bytes is not None
+        kept = self.kept
+        return qualities(self.form, in_bytes=in_bytes, dropped=kept.dropped, now=kept.quality)
+
+    def reconstruct(self, images: Tensor, label: Label) -> Tensor | None:
+        assert self.kept.quality is not None
+        written = self.form.encode(images, self.kept.quality)
+        assert written is not None
+        return self.form.decode(*written, shape_of(images))
+
+
+class ReplayWebP(CompressedReplay):
+    form: ClassVar[Form] = WEBP
+
+
+class ReplayJPEG(CompressedReplay):
+    form: ClassVar[Form] = JPEG

@@ -101,6 +101,13 @@ def test_a_method_without_codes_is_shown_too(
     assert files() == ["brain.eec"]
 
 
+def test_kept_images_are_counted_and_called_real(call: Call, brain: Make) -> None:
+    brain("replay-webp")
+    out = call("inspect", "brain.eec").out
+    assert "memory 12 slots, unlimited" in out and "it keeps the real images themselves" in out
+    assert ["class", "kept", "images", "bytes"] in [line.split() for line in out.splitlines()]
+
+
 def test_a_learner_of_nothing_is_shown_too(call: Call, cpu: Runtime) -> None:
     save_learner(make_method("eec", choose_options("eec"), 4, cpu), Path("brain.eec"))
     answer = call("inspect", "brain.eec")

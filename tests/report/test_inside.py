@@ -104,6 +104,16 @@ def test_a_budget_in_bytes_is_told_as_all_but_the_classifier(
     assert 140_000 < used <= 150_000
 
 
+def test_real_images_within_a_budget_are_told_by_class(
+    make: Callable[..., Method], task_of: TaskOf
+) -> None:
+    facts = facts_of(make(task_of(0, 1, each=6), method="replay", memory="8"))
+    one = {"kept": 4, "images": 6, "bytes": 4 * 1024}
+    assert facts["classes"] == [{"label": 0, **one}, {"label": 1, **one}]
+    assert facts["budget"] == {"unit": "slots", "limit": 8, "used": 8}
+    assert facts["keeps_real_images"] and facts["codes"] is None
+
+
 @pytest.mark.parametrize(("method", "real"), [("finetune", False), ("joint", True)])
 def test_a_method_without_codes_has_labels_and_bytes(
     make: Callable[..., Method], task_of: TaskOf, tmp_path: Path, method: str, real: bool

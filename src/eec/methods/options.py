@@ -115,6 +115,9 @@ class ReplayOptions(ClassifierOptions):
     memory: str = "unlimited"
     """What may be kept of old classes: slots (5000: so many images), bytes on disk (5MB, all but
     the classifier), or unlimited."""
+    expected: int = 0
+    """Training images that will come in all, to divide a budget in bytes by; 0: not known.
+    `eec run` knows it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -141,6 +141,10 @@ class Replay(Method):
     def _with(self, new: list[Tensor]) -> Kept:
         """What is kept and the new images of each class, all of them, in one quality."""
         limit = parse_budget(self.options.memory).bytes
+        if limit is not None and self.options.expected:
+            # A share of it for those that are here: else they would be compressed again later.
+            seen = sum(pile.seen for pile in self.kept.piles) + sum(map(len, new))
+            limit = round(limit * min(1, seen / self.options.expected))
         *others, last = self._qualities()
         for quality in others:
             kept = self._in_quality(quality, new, math.inf if limit is None else limit)

@@ -71,6 +71,7 @@ class EECMethod(Keeper):
         if not matched:
             self._train_autoencoder(images, targets, rehearsal, report)
             self._store(images, targets, report)
+            self._coarsen()
             left = self.memory.kept
         self._fit_budget(left, report)
         self._judge_codec(images, targets, report)

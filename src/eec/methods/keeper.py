@@ -109,6 +109,7 @@ class Keeper(Method):
         before, options = self.state(), self.options
         self.options = replace(options, memory=memory)
         try:
+            self._coarsen()
             self._shrink([])
         except UserError:
             self.options = options
@@ -144,7 +145,8 @@ class Keeper(Method):
         budget = parse_budget(self.options.memory)
         if budget.unlimited or not self.memory.kept:
             return
-        self._coarsen()
+        if budget.bytes is not None and self._bytes_kept() <= budget.bytes:
+            return  # coded episodes differ in size: whether all fit, only weighing tells
         one = self._slot_bytes(self.memory.codec_of(self.tasks).net)
         slots = budget.slots
         if budget.bytes is not None:

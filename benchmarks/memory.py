@@ -109,7 +109,7 @@ def main() -> None:
                 folder = place / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
                 folders[name, seed] = folder
                 chosen = [word.replace("BUDGET", asked.memory) for word in ROWS[name]]
-                words = [*fixed, *chosen, "--seed", str(seed), *options]
+                words = [*fixed, *options, *chosen, "--seed", str(seed)]
                 waiting.append(pool.submit(carry_out, folder, words, threads))
         for one in waiting:
             one.result()

@@ -14,6 +14,7 @@ from eec.memory.over_budget import POLICIES
 from eec.methods import eec as module
 from eec.methods.archive import learner_bytes, load_learner, save_learner
 from eec.methods.eec import EECMethod
+from eec.methods.keeper import OCTAVE
 from eec.methods.options import EECOptions
 from eec.methods.registry import choose_options, make_method
 from eec.nets.compressor import LEVELS
@@ -79,6 +80,24 @@ def test_a_budget_makes_all_codes_coarser_before_it_drops_any(make: Make, task_o
     assert level(learner) > 0
     assert sum(part.singles for part in learner.memory.kept) == 40  # none was let go
     assert {packing.level for packing in learner.memory.packings.values()} == {level(learner)}
+
+
+def test_a_memory_that_is_far_too_large_gets_steps_twice_as_wide(
+    make: Make, task_of: TaskOf
+) -> None:
+    free = make(memory="150kB")
+    free.learn(task_of(0, 1, each=20))
+    free.memory.coarsen(0)
+    limit = free._fixed_bytes() + round(46 * mean_cost(free.memory, 0))
+    learner = make(memory=f"{limit}B")
+    learner.learn(task_of(0, 1, each=20))
+    assert level(learner) == 0
+    learner.learn(task_of(2, each=10))  # a little too large: some are let go
+    assert level(learner) == 0 and sum(part.singles for part in learner.memory.kept) < 50
+    learner.learn(task_of(3, 4, 5, each=30))
+    assert level(learner) == OCTAVE
+    assert kept_bytes(learner) <= limit
+    assert {packing.level for packing in learner.memory.packings.values()} == {OCTAVE}
 
 
 def test_a_stream_of_known_length_is_coded_for_it_from_the_start(

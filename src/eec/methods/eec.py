@@ -274,7 +274,10 @@ class EECMethod(Keeper):
 
     def _store(self, images: Tensor, targets: Tensor, report: Report) -> None:
         with report.phase("store"):
-            codes = self.memory.codec_of(self.tasks).encode(images)
+            codec = self.memory.codec_of(self.tasks)
+            codes = codec.encode(images)
+            if self.memory.codec_key(self.tasks) == self.tasks:  # nothing is coded by it yet
+                codec.level = self._first_level(codes)
             self.memory.store(self.tasks, codes, targets, self.options.code_type)
 
     def _plan_budget(self, report: Report) -> list[Kept]:

@@ -13,7 +13,7 @@ from eec.data.labels import Label
 from eec.data.stream import Task
 from eec.errors import UserError
 from eec.memory.budget import balanced_shares, paper_shares, parse_budget
-from eec.memory.coarseness import coarse_enough, mean_cost, sample
+from eec.memory.coarseness import SAMPLE, coarse_enough, mean_cost
 from eec.memory.codec import Codec, CodecNet, CodecOptions, new_autoencoder
 from eec.memory.codes import CODE_TYPES
 from eec.memory.entropy import IntegerPrior
@@ -36,8 +36,14 @@ from eec.nets.classifiers import Shape, shape_of
 from eec.nets.compressor import LEVELS, WIDTH, Compressor
 from eec.training.runtime import derive_seed, generator, seeded
 
-# Beyond this level a budget in bytes lets images go rather than make all of them coarser.
-COARSEST = 12
+# Beyond this level a budget in bytes lets images go rather than make all of them coarser: what a
+# classifier learns from fewer, better ones is more (docs/codec.md).
+COARSEST = 8
+OCTAVE = 4  # levels by which a step doubles
+# Where less than this share of the codes fits, coarser ones are better than fewer.
+WORTH_DOUBLING = 0.67
+NAMES = 5_000  # bytes of the file's header that a classifier will take, about
+LATER_COST = 1.15  # bytes of later images, where those of the first task are 1
 # The codec's nets are in the budget, too: bytes from which a compressor of this width pays.
 WIDTHS = ((500_000, WIDTH), (200_000, 48), (0, 24))
 
@@ -116,29 +122,41 @@ class Keeper(Method):
             self.restore(*before)
             raise
 
-    def _coarsen(self) -> bool:
-        """Coarser codes before fewer: whether memory had to be rounded to larger steps.
+    def _first_level(self, codes: Tensor) -> int:
+        """How coarse a new codec's codes are to be: as coarse as they have to be from the start.
 
         `image_bytes` says how many bytes an image may take. A budget in bytes is divided among the
         images that there are or, where that is known, that will come.
         """
-        if not self._coded or not self.memory.kept:
-            return False
-        codec, most = self.memory.codec_of(self.tasks), math.inf
+        codec = self.memory.codec_of(self.tasks)
+        if codec.prior is None:
+            return 0
+        most, end = math.inf, LEVELS - 1
         if self.options.image_bytes:
             most = self.options.image_bytes
-        budget = parse_budget(self.options.memory).bytes
-        if budget is not None:
-            images = sum(len(part.codes) for part in self.memory.kept)
-            for_codes = budget - self._fixed_bytes()
-            most = min(most, for_codes / max(images, self.options.expected))
-        if math.isinf(most):
+        elif (limit := parse_budget(self.options.memory).bytes) is not None:
+            held = sum(len(part.codes) for part in self.memory.kept) + len(codes)
+            # The first task's images cost less than others: its codec was trained on them.
+            coming = LATER_COST * max(0, self.options.expected - held)
+            fixed = self._fixed_bytes() + (NAMES if self.classifier is None else 0)
+            most, end = (limit - fixed) / (held + coming), COARSEST
+        some = codes[:: math.ceil(len(codes) / SAMPLE)]
+        return coarse_enough(self.memory, some, most, codec.level, max(end, codec.level))
+
+    def _coarsen(self) -> bool:
+        """Whether memory was over its budget by so much that its steps had to be doubled.
+
+        Codes that are whole already get no smaller by a slightly larger step: ones stay ones. So
+        a step is doubled or, where that is more than is needed, some episodes are let go.
+        """
+        limit = parse_budget(self.options.memory).bytes
+        if limit is None or not self._coded or not self.memory.kept:
             return False
-        end = LEVELS - 1 if self.options.image_bytes else max(codec.level, COARSEST)
-        level = coarse_enough(self.memory, sample(self.memory), most, codec.level, end)
-        if level == codec.level:
+        doubled = self.memory.codec_of(self.tasks).level + OCTAVE
+        fixed = self._fixed_bytes()
+        if doubled > COARSEST or limit - fixed > WORTH_DOUBLING * (self._bytes_kept() - fixed):
             return False
-        self.memory.coarsen(level)
+        self.memory.coarsen(doubled)
         return True
 
     def _shrink(self, notes: list[str]) -> None:

@@ -293,7 +293,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("content", "0.7", "use a number"),
     ("content", True, "use a number"),
     ("code", "16x8", "CHANNELSxSIDExSIDE"),
-    ("code", "16x64x64", "not smaller than images"),
+    ("code", "16x64x64", "coded to a side of 4"),
     ("code", 256, "use a string"),
     ("keep_head", "no", "True or False"),
     ("decay", 0, "True or False"),
@@ -411,7 +411,7 @@ def test_the_file_holds_no_pickle_and_no_training_image(
     content = brain_file.read_bytes()
     with safe_open(brain_file, "np") as file:  # raises for anything but safetensors
         kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-    assert set(kinds.values()) == {"F32", "F16", "U8"}
+    assert set(kinds.values()) == {"F32", "F16", "I16", "I8", "U8"}
     # Pixels would be bytes: only codes are.
     assert {n.partition(".")[0] for n, kind in kinds.items() if kind == "U8"} == {"episodes"}
     for image in task_of(0, 1, 2, 3).images:

@@ -32,6 +32,7 @@ import eec.runs.run  # noqa: F401
 from eec.cli.main import main as eec_main
 
 EVERY = ("0", "0.2", "60")  # seconds between checkpoints
+MOST_WAIT = 5.0  # seconds from one kill to the next
 SAME = ("learner.eec", "samples.safetensors", "pictures/sheet.png")
 
 
@@ -114,7 +115,8 @@ def main() -> int:
             status = -1
             while status < 0:
                 child = start(command(cut, options, rounds))
-                after = random.uniform(0, longest / 2) if kills < asked.times else 1e9
+                most = min(longest / 2, MOST_WAIT)
+                after = random.uniform(0, most) if kills < asked.times else 1e9
                 status = kill(child, after)
                 if status < 0:
                     kills, here = kills + 1, here + 1

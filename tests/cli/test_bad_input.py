@@ -58,7 +58,7 @@ def test_an_unknown_method(call: Call) -> None:
         (["--content", "1.5"], "content is 1.5"),
         (["--see", "coded", "--codec", "warm"], "see=coded needs one codec"),
         (["--code", "16x8", *TINY], "code '16x8'"),
-        (["--code", "16x64x64", *TINY], "code 16x64x64 is not smaller"),
+        (["--code", "16x64x64", *TINY], "coded to a side of 4"),
         (["--beside", "nowhere"], "nowhere is not a run folder"),
         (["--beside", "."], "config.json is missing"),
         (["--class-order", "upwards"], "class order upwards cannot be read"),

@@ -64,7 +64,7 @@ def test_runs_are_made_once(compared: Call, call: Call) -> None:
 
 
 def test_an_option_goes_to_the_methods_that_have_it(compared: Call) -> None:
-    options = ["--methods", "eec,joint", "--memory", "20", "--code", "16x4x4", "--seeds", "1"]
+    options = ["--methods", "eec,joint", "--memory", "20", "--code", "16x2x2", "--seeds", "1"]
     answer = compared(*options)
     assert answer.status == 0, answer.err
     assert "eec: joint has no memory: run without it\n" in answer.err

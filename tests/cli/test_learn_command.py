@@ -296,7 +296,7 @@ def test_learners_of_other_methods_go_on(
 def test_a_learner_of_oblong_images_is_for_python(
     call: Call, short_recipe: object, write: Write, digit_images: Any
 ) -> None:
-    EEC(code="4x4x4").partial_fit(digit_images(1, 3)[:, :, :, 4:28], [1, 1, 1]).save("b.eec")
+    EEC(code="4x3x3").partial_fit(digit_images(1, 3)[:, :, :, 4:28], [1, 1, 1]).save("b.eec")
     write(Path("x/2"), 2, 3)
     for command in ("learn", "predict"):
         assert "images of 32x24 pixels" in call(command, "b.eec", "x").mistake

@@ -237,7 +237,7 @@ def test_the_live_display_on_a_terminal(
 ) -> None:
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    arguments = ["run", "digits", *TINY, "--code", "16x4x4", "--out", "a run"]
+    arguments = ["run", "digits", *TINY, "--code", "16x2x2", "--out", "a run"]
     running = subprocess.Popen(
         command(arguments, first=40, later=40),
         cwd=tmp_path,

@@ -101,8 +101,8 @@ def test_every_method_goes_on_to_the_same_bytes(method: str, tmp_path: Path) -> 
 def test_a_training_goes_on_at_its_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_recipe: Recipe
 ) -> None:
-    longer = replace(short_recipe.autoencoder, steps=6)
-    monkeypatch.setitem(RECIPES, "fast", replace(short_recipe, autoencoder=longer))
+    longer = replace(short_recipe.compressor, steps=6)
+    monkeypatch.setitem(RECIPES, "fast", replace(short_recipe, compressor=longer))
     asked = config(**SMALL)
     begin(tmp_path / "whole", asked, Onlooker())
     with pytest.raises(Cut):

@@ -8,7 +8,15 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from eec.memory import codec as module
-from eec.memory.codec import Codec, CodecOptions, Quality, judge, new_autoencoder, train_codec
+from eec.memory.codec import (
+    Codec,
+    CodecOptions,
+    Quality,
+    judge,
+    new_autoencoder,
+    patched,
+    train_codec,
+)
 from eec.nets.classifiers import CLASSIFIERS, Classifier, GlobalPool
 from eec.training.batches import to_float
 from eec.training.loop import train
@@ -287,3 +295,16 @@ def test_the_content_loss_has_a_say_only_with_a_classifier_and_a_share(
     pixels = learned(0.7, None)
     assert torch.equal(learned(0.0, classifier), pixels)
     assert not torch.equal(learned(0.7, classifier), pixels)
+
+
+def test_pieces_of_other_images_make_new_ones_of_the_same_pixels() -> None:
+    batch = torch.arange(4.0)[:, None, None, None].expand(4, 3, 9, 7).contiguous()
+    rng = torch.Generator().manual_seed(0)
+    seen = set()
+    for _ in range(20):
+        made = patched(batch, rng)
+        assert made.shape == batch.shape and made.unique().tolist() == [0, 1, 2, 3]
+        assert all(image.unique().numel() <= 2 for image in made)
+        seen.add(int((made != batch).sum()))
+    assert len(seen) > 10  # of many sizes
+    assert batch[:, 0, 0, 0].tolist() == [0, 1, 2, 3]  # and what was given is left alone

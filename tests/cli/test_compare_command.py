@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from eec.methods.registry import METHODS
 from eec.report import write
 from eec.runs.folder import RunFolder
 
@@ -70,6 +71,14 @@ def test_an_option_goes_to_the_methods_that_have_it(compared: Call) -> None:
     assert "eec: joint has no memory: run without it\n" in answer.err
     told = json.loads(Path("runs/compare-digits/eec-0/config.json").read_text())
     assert told["options"]["memory"] == "20" and "--memory 20" in told["command"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_of_every_method_is_known_again(compared: Call, method: str) -> None:
+    """Though what the stream tells it stands in its configuration, and in no command."""
+    one = ["--methods", method, "--seeds", "1"]
+    assert "1 to do" in compared(*one).err
+    assert "1 finished before\n" in compared(*one).err
 
 
 def test_the_second_call_takes_under_two_seconds_and_no_torch(compared: Call) -> None:

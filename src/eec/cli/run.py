@@ -13,6 +13,7 @@ import tyro
 from eec.data.catalog import DATASETS
 from eec.errors import UserError
 from eec.methods.options import (
+    OF_THE_STREAM,
     CodecKind,
     CodeType,
     CompressedReplayOptions,
@@ -155,8 +156,7 @@ class Run:
 
     def config(self, arguments: Sequence[str]) -> RunConfig:
         known = [*fields(EECOptions), *fields(CompressedReplayOptions)]
-        # What is left out is known of the stream.
-        names = {field.name for field in known} - {"flip", "turn", "expected"}
+        names = {field.name for field in known} - {*OF_THE_STREAM}
         return RunConfig(
             dataset=self.dataset,
             method=self.method,

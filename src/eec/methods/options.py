@@ -20,6 +20,9 @@ OverBudget = Literal["spread", "concepts", "literal", "drop"]
 Linkage = Literal["ward", "centroid", "kmeans"]
 Share = Literal["balanced", "paper"]
 
+# What a run takes from its stream: nobody chooses it.
+OF_THE_STREAM = ("flip", "turn", "expected")
+
 
 @dataclass(frozen=True)
 class ClassifierOptions:

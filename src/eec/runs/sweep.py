@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from eec.methods.options import OF_THE_STREAM
 from eec.runs import lock
 from eec.runs.config import RunConfig
 from eec.runs.found import FoundRun, find_runs, in_use
@@ -112,8 +113,8 @@ def run_key(run: FoundRun) -> dict[str, Any] | None:
 
 
 def _options(options: dict[str, Any]) -> dict[str, Any]:
-    """Without those that are the data set's, and not known before it is read."""
-    return {name: value for name, value in options.items() if name not in ("flip", "turn")}
+    """Without those that are not known before the data set is read."""
+    return {name: value for name, value in options.items() if name not in OF_THE_STREAM}
 
 
 def _dataset(name: str, place: Path) -> str:

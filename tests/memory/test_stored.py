@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from eec.errors import UserError
-from eec.memory.coarseness import coarse_enough, cost_at, mean_cost, sample
+from eec.memory.coarseness import coarse_enough, mean_cost, sample
 from eec.memory.codec import Codec, CodecOptions, new_autoencoder
 from eec.memory.codes import CODE_TYPES
 from eec.memory.episodes import Kept, Memory
@@ -190,13 +190,13 @@ def test_codes_of_older_codecs_are_left_as_they_are(make_memory: MakeMemory) -> 
 
 def test_a_level_is_as_fine_as_the_bytes_allow(make_memory: MakeMemory) -> None:
     memory = make_memory(each=60)
-    codes = sample(memory)
-    costs = [cost_at(memory, codes, level) for level in range(LEVELS)]
+    codes, codec = sample(memory), memory.codecs[1]
+    costs = [codec.bytes_of_codes(codes, level) for level in range(LEVELS)]
     assert costs == sorted(costs, reverse=True)
-    assert coarse_enough(memory, codes, costs[6]) == 6
-    assert coarse_enough(memory, codes, costs[6] - 0.01) == 7
-    assert coarse_enough(memory, codes, 1e9, start=4) == 4
-    assert coarse_enough(memory, codes, 0.0, end=9) == 9  # as near as it comes
+    assert coarse_enough(codec, codes, costs[6]) == 6
+    assert coarse_enough(codec, codes, costs[6] - 0.01) == 7
+    assert coarse_enough(codec, codes, 1e9, start=4) == 4
+    assert coarse_enough(codec, codes, 0.0, end=9) == 9  # as near as it comes
     # The codes in memory are at level 1, and that is what they take.
     stored = sum(part_bytes(memory, part) for part in memory.kept)
     images = sum(len(part.codes) for part in memory.kept)

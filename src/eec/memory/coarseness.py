@@ -9,25 +9,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from eec.memory import entropy
-from eec.memory.codes import Packing
+from eec.memory.codec import Codec
 from eec.memory.episodes import Memory
 from eec.nets.compressor import LEVELS
 
 SAMPLE = 400  # codes by which an average is judged
 
 
-def cost_at(memory: Memory, codes: Tensor, level: int) -> float:
-    """Bytes that one of these float codes takes on average, by the newest codec."""
-    prior = memory.codecs[max(memory.codecs)].prior
-    assert prior is not None, "codes of this codec all take the same"
-    symbols = Packing("coded", level=level).pack(codes).numpy()
-    return float(entropy.cost(prior, symbols, level).mean())
-
-
 def mean_cost(memory: Memory, level: int) -> float:
     """Bytes that a code in memory takes on average at a level."""
-    return cost_at(memory, sample(memory), level)
+    return memory.codecs[max(memory.codecs)].bytes_of_codes(sample(memory), level)
 
 
 def sample(memory: Memory) -> Tensor:
@@ -44,13 +35,13 @@ def sample(memory: Memory) -> Tensor:
 
 
 def coarse_enough(
-    memory: Memory, codes: Tensor, most: float, start: int = 0, end: int = LEVELS - 1
+    codec: Codec, codes: Tensor, most: float, start: int = 0, end: int = LEVELS - 1
 ) -> int:
     """The finest level, from `start` to `end`, at which a code takes no more than `most` bytes."""
     low, high = start, end
     while low < high:
         middle = (low + high) // 2
-        if cost_at(memory, codes, middle) <= most:
+        if codec.bytes_of_codes(codes, middle) <= most:
             high = middle
         else:
             low = middle + 1

@@ -106,7 +106,13 @@ class Codec:
     """An autoencoder in use. One that was read back without its encoder can only decode."""
 
     def __init__(
-        self, net: CodecNet, runtime: Runtime, steps: int = 0, attempts: int = 0, level: int = 0
+        self,
+        net: CodecNet,
+        runtime: Runtime,
+        steps: int = 0,
+        attempts: int = 0,
+        level: int = 0,
+        reference: float = 0.0,
     ) -> None:
         self.net = runtime.place(net).eval()
         self.runtime = runtime
@@ -114,7 +120,7 @@ class Codec:
         self.encodes = True
         self.level = level  # of coarseness of the codes in memory; compressors only
         self.prior = IntegerPrior.of(net.prior) if isinstance(net, Compressor) else None
-        self.reference = 0.0  # what an image that it was trained on costs, see `drift`
+        self.reference = reference  # what an image that it was trained on costs, see `drift`
 
     def encode(self, images: Tensor) -> Tensor:
         """uint8 images to codes [N, C, h, w], float32 on the CPU."""
@@ -137,9 +143,12 @@ class Codec:
 
     def bytes_of(self, images: Tensor, level: int) -> float | None:
         """What one of these takes on average, if coded."""
-        if self.prior is None:
-            return None
-        symbols = Packing("coded", level=level).pack(self.encode(images))
+        return None if self.prior is None else self.bytes_of_codes(self.encode(images), level)
+
+    def bytes_of_codes(self, codes: Tensor, level: int) -> float:
+        """The same for float codes."""
+        assert self.prior is not None, "codes of this codec all take the same"
+        symbols = Packing("coded", level=level).pack(codes)
         return float(cost(self.prior, symbols.numpy(), level).mean())
 
 

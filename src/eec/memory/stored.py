@@ -22,6 +22,8 @@ from eec.memory.episodes import Kept, Memory
 Tensors = dict[str, Tensor]
 Facts = list[list[int]]
 
+COUNTS = (torch.uint8, torch.int16, torch.int32)  # the smallest that will do
+
 
 def facts_of(memory: Memory) -> Facts:
     """Of each class of each task: task, class index, episodes, concepts."""
@@ -74,9 +76,6 @@ def _smallest(counts: Tensor) -> torch.dtype:
     return next(kind for kind in COUNTS if most <= torch.iinfo(kind).max)
 
 
-COUNTS = (torch.uint8, torch.int16, torch.int32)
-
-
 def _written(codes: Tensor, prior: IntegerPrior | None, level: int) -> Tensor:
     if prior is None:
         return codes
@@ -95,7 +94,7 @@ def _as_tensor(content: bytes) -> Tensor:
 
 
 def part_bytes(memory: Memory, part: Kept) -> int:
-    """What is kept of one class of a task takes; if coded, as its tables say."""
+    """Bytes of what is kept of one class of a task; if coded, as the coder's tables say."""
     packing = memory.packings[part.task]
     prior = memory.codec_of(part.task).prior if packing.type == "coded" else None
     counts = tensors_of(memory).get(f"counts.{_group(memory, part.task)}")

@@ -141,7 +141,7 @@ class Keeper(Method):
             fixed = self._fixed_bytes() + (NAMES if self.classifier is None else 0)
             most, end = (limit - fixed) / (held + coming), COARSEST
         some = codes[:: math.ceil(len(codes) / SAMPLE)]
-        return coarse_enough(self.memory, some, most, codec.level, max(end, codec.level))
+        return coarse_enough(codec, some, most, codec.level, max(end, codec.level))
 
     def _coarsen(self) -> bool:
         """Whether memory was over its budget by so much that its steps had to be doubled.
@@ -290,9 +290,7 @@ class Keeper(Method):
             names = [field.name for field in fields(IntegerPrior)]
             prior = IntegerPrior(*(tensors[f"{prefix}prior.{name}"].numpy() for name in names))
             prior.put_into(net.prior)
-        *trained, codec_reference = training
-        codec = Codec(net, self.runtime, *trained)
-        codec.reference = codec_reference
+        codec = Codec(net, self.runtime, *training)
         codec.encodes = encodes
         return codec
 

@@ -269,7 +269,10 @@ def _gap(record: RunRecord) -> Grid:
 
 
 def _autoencoders(record: RunRecord) -> Grid:
-    columns = ("increment", "pixel error", "unexplained", "recognised %", "steps", "tries", "good")
+    columns = (
+        *("increment", "pixel error", "unexplained", "bytes an image", "drift"),
+        *("recognised %", "steps", "tries", "good"),
+    )
     rows = []
     for m in record.measures:
         quality = m.get("autoencoder")
@@ -280,6 +283,8 @@ def _autoencoders(record: RunRecord) -> Grid:
                     str(m["increment"]),
                     _number(quality.get("pixel_error")),
                     _number(quality.get("unexplained")),
+                    _number(quality.get("bytes")),
+                    _number(quality.get("drift")),
                     words.percent(quality.get("recognised")),
                     _number(quality.get("steps")),
                     _number(quality.get("attempts")),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -110,3 +111,34 @@ def test_flips_happen_only_where_they_are_asked_for(
 
     assert same(state(None), state(False))
     assert not same(state(None), state(True))
+
+
+def test_bounded_replay_shows_some_old_images_an_epoch_and_weighs_them_more(
+    task_of: TaskOf, cpu: Runtime
+) -> None:
+    learner = Weighted("weighted", ClassifierOptions(replay_per_epoch=2), 0, cpu)
+    learner.arrived = [1, 2]
+    targets = torch.tensor([0, 1, 0, 2, 0, 0, 0, 1])  # five old images, three new ones
+    drawn, weights = learner._draw(targets, torch.full((8,), 3.0))
+    assert drawn is not None and weights is not None
+    places, most = drawn
+    assert (places.tolist(), most) == ([0, 2, 4, 5, 6], 2)
+    new, old = weights[1], weights[0]
+    assert torch.allclose(old / new, torch.tensor(5 / 2))  # two of them stand for five
+    assert torch.allclose(3 * new + 2 * old, torch.tensor(3.0 * 5))  # in an epoch as ever
+    for enough in (0, 5, 9):
+        learner.options = ClassifierOptions(replay_per_epoch=enough)
+        assert learner._draw(targets, None) == (None, None)
+
+
+def test_images_are_named_both_ways_round_where_mirrors_are_trained_on(
+    task_of: TaskOf, cpu: Runtime, short_recipe: Recipe
+) -> None:
+    task = task_of(0, 1)
+    learner = Weighted("weighted", ClassifierOptions(flip=True), 0, cpu)
+    learner.recipe = replace(learner.recipe, mirrored=True)
+    learner.learn(task)
+    mirrored = learner.predict_proba(task.images.flip(3))
+    assert np.allclose(learner.predict_proba(task.images), mirrored)
+    learner.recipe = replace(learner.recipe, mirrored=False)
+    assert not np.allclose(learner.predict_proba(task.images), mirrored)

@@ -148,3 +148,21 @@ def test_what_comes_in_from_outside_is_black() -> None:
     turned = Batches(white, turn=45).take(torch.arange(8), seeded(0))
     assert (turned[:, 0, 8, 8] == 1).all()
     assert turned[:, :, 0, 0].min() == -1
+
+
+def test_an_epoch_has_all_images_once_in_a_new_order() -> None:
+    batches, random = Batches(noise(9)), seeded(0)
+    first, second = batches.epoch(random).tolist(), batches.epoch(random).tolist()
+    assert sorted(first) == sorted(second) == list(range(9)) and first != second
+    assert len(batches) == 9
+
+
+@given(st.integers(1, 12), st.integers(0, 12), st.integers(0, 99))
+def test_an_epoch_draws_some_of_the_images_anew(most: int, others: int, seed: int) -> None:
+    drawn = torch.arange(others, others + 8)  # the rest is in every epoch
+    batches, random = Batches(noise(others + 8), drawn=(drawn, most)), seeded(seed)
+    epochs = [batches.epoch(random).tolist() for _ in range(200)]
+    for epoch in epochs:
+        assert len(set(epoch)) == len(epoch) == len(batches) == others + min(most, 8)
+        assert set(range(others)) <= set(epoch)
+    assert set().union(*epochs) == set(range(others + 8))  # over time, all are shown

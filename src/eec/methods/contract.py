@@ -79,6 +79,7 @@ class Method(ABC):
         self.classes: list[Label] = []  # in order of arrival; the position is the class index
         self.tasks = 0
         self.classifier: Classifier | None = None
+        self.arrived: list[int] = []  # class indices of the task that is being learned
 
     # What a method is asked.
 
@@ -95,6 +96,7 @@ class Method(ABC):
             known = set(self.classes)
             self.classes = [*self.classes, *(c for c in task.classes if c not in known)]
             index = {label: i for i, label in enumerate(self.classes)}
+            self.arrived = [index[label] for label in task.classes]
             self._learn(task.images, torch.tensor([index[y] for y in task.labels]), report)
         except BaseException:
             self.restore(*before)
@@ -106,8 +108,11 @@ class Method(ABC):
         if self.classifier is None or self.image is None:
             raise UserError("nothing has been learned yet: teach a task before asking")
         self._check_shape(images)
-        logits = self._logits(self._as_seen(images)).double()
-        return logits.softmax(1).numpy()
+        seen = self._as_seen(images)
+        chances = self._logits(seen).double().softmax(1)
+        if self.options.flip and self.recipe.mirrored:  # as in training, both ways round
+            chances = (chances + self._logits(seen.flip(3)).double().softmax(1)) / 2
+        return chances.numpy()
 
     def predict(self, images: Tensor) -> list[Label]:
         return [self.classes[i] for i in self.predict_proba(images).argmax(1)]
@@ -222,6 +227,7 @@ class Method(ABC):
                 return
             device = self.runtime.device
             targets = targets.to(device)
+            drawn, weights = self._draw(targets, weights)
             weights = None if weights is None else weights.to(device)
 
             def loss(batch: Tensor, index: Tensor) -> Tensor:
@@ -232,7 +238,7 @@ class Method(ABC):
             plan = self.recipe.first if first else self.recipe.later
             train(
                 net,
-                self._batches(images.to(device)),
+                self._batches(images.to(device), drawn),
                 loss,
                 plan.for_pixels(height * width),
                 self.runtime,
@@ -241,12 +247,27 @@ class Method(ABC):
                 report.journal,
             )
 
-    def _batches(self, images: Tensor) -> Batches:
+    def _draw(
+        self, targets: Tensor, weights: Tensor | None
+    ) -> tuple[tuple[Tensor, int] | None, Tensor | None]:
+        """Images of which an epoch has only some, and the weights that make up for it."""
+        most = self.options.replay_per_epoch
+        old = ~torch.isin(targets, torch.tensor(self.arrived))
+        count = int(old.sum())
+        if not 0 < most < count:
+            return None, weights
+        # Each old image stands for several, or new classes would be called too often; the mean
+        # over an epoch stays 1.
+        evened = torch.where(old, count / most, 1.0) * (len(old) - count + most) / len(old)
+        places = old.nonzero()[:, 0]
+        return (places, most), evened if weights is None else weights * evened
+
+    def _batches(self, images: Tensor, drawn: tuple[Tensor, int] | None) -> Batches:
         """Images that bring a margin of their own are cropped inside it, others are padded."""
         o = self.options
         if o.crop:
-            return Batches(images, window=o.crop, flip=o.flip, turn=o.turn)
-        return Batches(images, pad=self.recipe.crop, flip=o.flip, turn=o.turn)
+            return Batches(images, window=o.crop, flip=o.flip, turn=o.turn, drawn=drawn)
+        return Batches(images, pad=self.recipe.crop, flip=o.flip, turn=o.turn, drawn=drawn)
 
     def _net_name(self, image: Shape) -> str:
         if self.options.net == "auto":

@@ -39,6 +39,9 @@ class ClassifierOptions:
     turn: int = 0
     """Turn, stretch and slant images at random in training, by up to so many degrees and percent.
     `eec run` knows it of each set."""
+    replay_per_epoch: int = 0
+    """Images of old classes that `D` is shown an epoch, drawn anew each time, which bounds the time
+    that a task takes; 0: all."""
     crop: int = 0
     """Train on random crops of this many pixels a side, judge on the central one; 0: whole images
     (moved by a few pixels in training)."""
@@ -50,6 +53,11 @@ class ClassifierOptions:
                 raise UserError(f"{name} is {value!r}: choose one of {', '.join(known)}")
         if not 0 <= self.turn <= 45:
             raise UserError(f"turn is {self.turn!r}: use 0 to 45 degrees")
+        if self.replay_per_epoch < 0:
+            raise UserError(
+                f"replay_per_epoch is {self.replay_per_epoch!r}: use a number of images, or 0 for "
+                "all"
+            )
 
 
 @dataclass(frozen=True)

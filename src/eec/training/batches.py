@@ -26,7 +26,8 @@ class Batches:
     the image leaves room. Stored as [N, H, W, C]: a gather of single pixels then comes out
     channels-last, the layout in which convolutions are fastest on a CPU, with crop and mirror at no
     further cost. With `turn`, each is also turned and slanted by up to so many degrees and
-    stretched by up to so many percent, which costs a little.
+    stretched by up to so many percent, which costs a little. `drawn` are places of images of which
+    an epoch has only so many, drawn anew each time.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Batches:
         window: int | None = None,
         flip: bool = False,
         turn: int = 0,
+        drawn: tuple[Tensor, int] | None = None,
     ) -> None:
         height, width = images.shape[2:]
         self.height, self.width = (height, width) if window is None else (window, window)
@@ -47,9 +49,23 @@ class Batches:
         if pad:
             pixels = torch.nn.functional.pad(pixels, (0, 0, pad, pad, pad, pad))
         self.pixels = pixels.contiguous()
+        none = torch.empty(0, dtype=torch.int64)
+        self.drawn, self.most = (none, 0) if drawn is None else drawn
+        always = torch.ones(len(images), dtype=torch.bool)
+        always[self.drawn] = False
+        self.always = always.nonzero()[:, 0]
 
     def __len__(self) -> int:
-        return len(self.pixels)
+        """Images an epoch."""
+        return len(self.always) + min(self.most, len(self.drawn))
+
+    def epoch(self, generator: torch.Generator) -> Tensor:
+        """The places of the images of one epoch, in random order."""
+        if not len(self.drawn):
+            return torch.randperm(len(self.pixels), generator=generator)
+        some = self.drawn[torch.randperm(len(self.drawn), generator=generator)[: self.most]]
+        shown = torch.cat([self.always, some])
+        return shown[torch.randperm(len(shown), generator=generator)]
 
     def take(self, index: Tensor, generator: torch.Generator) -> Tensor:
         """Float images [B, C, H, W] in channels-last memory, each changed in its own way."""

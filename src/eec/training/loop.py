@@ -48,7 +48,7 @@ def train(
     net.train()
     while step < total:
         if order is None:
-            order = torch.randperm(count, generator=generator)
+            order = batches.epoch(generator)
         # Parts of nearly equal size, and a lone image twice: BatchNorm cannot learn from one.
         epoch = order.repeat(2) if count == 1 else order
         for index in epoch.tensor_split(plan.batches_per_epoch(count))[done:]:

@@ -78,6 +78,7 @@ class Recipe:
     autoencoder: Plan
     compressor: Plan
     crop: int  # pixels of padding for random crops
+    mirrored: bool = False  # where images are mirrored in training, name them both ways round
 
 
 _PUBLISHED_SGD = Plan("sgd", rate=0.1, batch=128, nesterov=False, weight_decay=5e-4)
@@ -103,6 +104,7 @@ RECIPES: dict[str, Recipe] = {
         autoencoder=Plan("adam", rate=4e-3, batch=32, steps=1000, clip=1.0),
         compressor=_COMPRESSOR,
         crop=2,
+        mirrored=True,
     ),
 }
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from eec.nets.autoencoder import Autoencoder, divergence
+from eec.nets.autoencoder import Autoencoder, Gaussian, divergence
 
 
 def test_nats_are_the_divergence_from_the_standard_normal() -> None:
@@ -33,10 +33,11 @@ def test_samples_scatter_around_the_means_as_the_variance_says(net: Autoencoder)
     images = torch.rand(4, 1, 32, 32) * 2 - 1
     seen: list[torch.Tensor] = []
     net.decoder.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    variance = net.encoder[-1].log_variance
+    last = net.encoder[-1]
+    assert isinstance(last, Gaussian) and last.log_variance.bias is not None
     with torch.no_grad():
-        variance.weight.zero_()
-        variance.bias.fill_(2 * torch.tensor(0.5).log())
+        last.log_variance.weight.zero_()
+        last.log_variance.bias.fill_(2 * torch.tensor(0.5).log())
     rng = torch.Generator().manual_seed(0)
     _, nats = net.sampled(images, rng)
     away = seen[0] - net.encoder(images)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import asdict, fields, replace
 from typing import Any, NoReturn
 
@@ -63,8 +64,8 @@ class Keeper(Method):
         image = self._seen_shape(shape_of(task.images))
         with seeded(0):  # a code that does not fit the images shows here
             net = new_autoencoder(image, self._codec_options())
-        shares = [_share(self.options.keep_real, task.labels.count(c)) for c in task.classes]
-        real = sum(shares) * task.images[0].nbytes if self.options.keep_real else 0
+        shares = (_share(self.options.keep_real, n) for n in Counter(task.labels).values())
+        real = sum(shares) * task.images[0].nbytes
         self._check_budget(len({*self.classes, *task.classes}), net, real)
 
     def nets(self, image: Shape) -> Facts:
@@ -332,8 +333,8 @@ class Keeper(Method):
 
 
 def _share(share: float, count: int) -> int:
-    """How many of so many images; one at least."""
-    return max(1, round(share * count))
+    """How many of so many images; one at least, if any."""
+    return max(1, round(share * count)) if share else 0
 
 
 def _bytes_of(tensors: Tensors) -> int:

@@ -96,7 +96,8 @@ class GAN(nn.Module):
         judged = relu(1 - judge(images, classes)) + relu(1 + judge(made.detach(), classes))
         with frozen(judge):
             fooled = -judge(made, classes)
-        return judged.mean() + fooled.mean()
+        both: Tensor = judged.mean() + fooled.mean()
+        return both
 
 
 @contextmanager

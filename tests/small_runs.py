@@ -1,13 +1,34 @@
 """Small runs on the digits, and somebody who looks on."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from eec.data.stream import Increment, Stream
-from eec.methods.registry import choose_options
+from eec.methods.options import EECOptions
+from eec.methods.registry import METHODS, choose_options
 from eec.runs.config import RunConfig
 from eec.training.loop import Progress, quiet
+
+SWITCHES = ("autoencoder", "content", "decay", "over_budget")
+
+
+def _taken(name: str) -> tuple[str, str]:
+    """The class of a method and what of its options decides where its code goes."""
+    entry = METHODS[name]
+    options = {key: value for key, value in asdict(entry.options).items() if key not in SWITCHES}
+    return entry.where, repr(options)
+
+
+# Of methods that differ in switches alone, the first. Each switch has tests of its own.
+CODE_PATHS = [
+    name for name in METHODS if name == next(n for n in METHODS if _taken(n) == _taken(name))
+]
+
+
+def keeps_codes(method: str) -> bool:
+    return isinstance(METHODS[method].options, EECOptions)
 
 
 class Onlooker:

@@ -18,6 +18,7 @@ from eec.errors import UserError
 from eec.methods.archive import load_learner, save_learner
 from eec.methods.contract import Method
 from eec.methods.options import (
+    AutoencoderKind,
     CodecKind,
     CodeType,
     ContentScale,
@@ -43,7 +44,7 @@ _KINDS: dict[Any, tuple[Any, str]] = {
 
 
 class EEC(ClassifierMixin, BaseEstimator):
-    """Learns image classes task by task and keeps no real image.
+    """Learns image classes task by task and keeps no real image, unless `keep_real` asks for it.
 
     `partial_fit` takes new classes, or more images of old ones, as often as you like. Images may be
     numpy or torch, uint8 or float in 0..1, [N, H, W], [N, H, W, C] or [N, C, H, W], grey or RGB;
@@ -60,6 +61,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         turn: int = 0,
         crop: int = 0,
         codec: CodecKind = "frozen",
+        autoencoder: AutoencoderKind = "plain",
         new_images: NewImages = "decoded",
         see: See = "real",
         code: str = "auto",
@@ -75,6 +77,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         image_bytes: int = 0,
         expected: int = 0,
         codec_refresh: bool = False,
+        keep_real: float = 0.0,
         seed: int = 0,
         device: str = "auto",
         precision: str = "auto",
@@ -86,6 +89,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         self.turn = turn
         self.crop = crop
         self.codec = codec
+        self.autoencoder = autoencoder
         self.new_images = new_images
         self.see = see
         self.code = code
@@ -101,6 +105,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         self.image_bytes = image_bytes
         self.expected = expected
         self.codec_refresh = codec_refresh
+        self.keep_real = keep_real
         self.seed = seed
         self.device = device
         self.precision = precision
@@ -135,7 +140,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         return label_array(self._learned().classes)
 
     def save(self, path: str | Path) -> None:
-        """Write the learner to one file: no real image, no pickle."""
+        """Write the learner to one file: no real image (but for `keep_real`), no pickle."""
         save_learner(self._learned(), Path(path))
 
     def shrink(self, memory: str) -> Self:

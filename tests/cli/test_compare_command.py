@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from eec.methods.registry import METHODS
 from eec.report import write
 from eec.runs.folder import RunFolder
+from small_runs import CODE_PATHS
 
 Call = Callable[..., Any]
 
@@ -73,7 +73,7 @@ def test_an_option_goes_to_the_methods_that_have_it(compared: Call) -> None:
     assert told["options"]["memory"] == "20" and "--memory 20" in told["command"]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CODE_PATHS)
 def test_a_run_of_every_method_is_known_again(compared: Call, method: str) -> None:
     """Though what the stream tells it stands in its configuration, and in no command."""
     one = ["--methods", method, "--seeds", "1"]

@@ -24,7 +24,7 @@ Make = Callable[..., Path]
 def brain(call: Call, task_of: Callable[..., Task], cpu: Runtime, short_recipe: Recipe) -> Make:
     """`brain("eec", memory="9")`: brain.eec, a learner of [red] and 1 in the current folder."""
 
-    def make(method: str = "eec", **options: str) -> Path:
+    def make(method: str = "eec", **options: Any) -> Path:
         if method == "eec":  # codes that all take the same
             options = {"code_type": "uint8", **options}
         made = make_method(method, choose_options(method, **options), 0, cpu)
@@ -85,6 +85,7 @@ def test_looking_changes_nothing(call: Call, brain: Make) -> None:
     [
         ("finetune", "keeps no memory", "none: it keeps the classifier only"),
         ("joint", "keeps every real image", "none of codes: it keeps the real images themselves"),
+        ("eec-cgan", "keeps 1 generator", "none of codes: each task's images are generated"),
     ],
 )
 def test_a_method_without_codes_is_shown_too(
@@ -106,6 +107,13 @@ def test_kept_images_are_counted_and_called_real(call: Call, brain: Make) -> Non
     out = call("inspect", "brain.eec").out
     assert "memory 12 slots, unlimited" in out and "it keeps the real images themselves" in out
     assert ["class", "kept", "images", "bytes"] in [line.split() for line in out.splitlines()]
+
+
+def test_real_images_on_top_of_codes_are_told(call: Call, brain: Make) -> None:
+    brain("eecs", keep_real=0.5)
+    out = call("inspect", "brain.eec", "--no-pictures").out
+    assert out.splitlines()[0].endswith("unlimited, not strict")
+    assert "real images of old classes kept on top of the codes: not strict" in out
 
 
 def test_a_learner_of_nothing_is_shown_too(call: Call, cpu: Runtime) -> None:

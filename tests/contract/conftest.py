@@ -1,6 +1,7 @@
 """Every method of the registry, taught real digits by a short recipe.
 
-A method is covered by being registered: all tests of this folder run for each name in METHODS.
+A method is covered by being registered: all tests of this folder run for each name in METHODS that
+is more than another one with a switch turned; of the switches, one changes what is saved.
 """
 
 from collections.abc import Callable
@@ -12,9 +13,10 @@ import pytest
 from eec.data.stream import Task
 from eec.methods.archive import save_learner
 from eec.methods.contract import Facts, Method, Tensors
-from eec.methods.registry import METHODS, find_method, make_method
+from eec.methods.registry import find_method, make_method
 from eec.training.recipes import Recipe
 from eec.training.runtime import Runtime
+from small_runs import CODE_PATHS
 
 STATES: dict[str, tuple[Tensors, Facts]] = {}
 
@@ -24,7 +26,7 @@ def _short(short_recipe: Recipe) -> None:
     """Nothing here asks how well a method learns."""
 
 
-@pytest.fixture(params=METHODS)
+@pytest.fixture(params=[*CODE_PATHS, "eec-vae"])
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

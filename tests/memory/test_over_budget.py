@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -72,8 +74,9 @@ def test_a_random_choice_is_the_seeds(policy: str) -> None:
 
 
 def memory_of(*parts: tuple[int, int, int]) -> Memory:
-    """A memory of (task, class, episodes) parts, without codecs."""
-    memory = Memory()
+    """A memory of (task, class, episodes) parts, with a codec that nobody asks to code."""
+    codec = SimpleNamespace(level=0, signed=False)
+    memory = Memory(codecs={1: codec})  # type: ignore[dict-item]
     for task, target, count in parts:
         codes = torch.rand(count, 2, 2, 2, generator=torch.Generator().manual_seed(task))
         memory.store(task, codes, torch.full((count,), target), "float32")

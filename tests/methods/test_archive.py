@@ -19,6 +19,7 @@ from eec.methods.contract import Method
 from eec.methods.registry import METHODS, choose_options, make_method
 from eec.training.recipes import Recipe
 from eec.training.runtime import Runtime
+from small_runs import CODE_PATHS
 
 LabelledTask = Callable[..., Task]
 
@@ -59,7 +60,7 @@ def with_header(content: bytes, change: Callable[[str], str]) -> bytes:
     return whole.replace(claimed.encode(), digest.encode(), 1)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", CODE_PATHS)
 def test_a_learner_comes_back_and_goes_on_as_if_it_had_never_left(
     name: str, learn: Callable[..., Method], cpu: Runtime, task_of: LabelledTask, tmp_path: Path
 ) -> None:

@@ -10,10 +10,11 @@ from torch import Tensor
 from eec.data.images import centre
 from eec.data.stream import Task
 from eec.errors import UserError
-from eec.methods.registry import METHODS, choose_options, make_method
+from eec.methods.registry import choose_options, make_method
 from eec.training.batches import Batches
 from eec.training.recipes import Recipe
 from eec.training.runtime import Runtime
+from small_runs import CODE_PATHS
 
 TaskOf = Callable[..., Task]
 
@@ -23,7 +24,7 @@ def _short(short_recipe: Recipe) -> None:
     """Nothing here asks how well it learns."""
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", CODE_PATHS)
 def test_every_method_learns_crops(name: str, task_of: TaskOf, cpu: Runtime) -> None:
     learner = make_method(name, choose_options(name, crop=24), 0, cpu)
     learner.learn(task_of(0, 1))

@@ -10,7 +10,6 @@ import pytest
 
 from eec.data.stream import Increment
 from eec.errors import UserError
-from eec.methods.registry import METHODS
 from eec.runs.config import RunConfig
 from eec.runs.folder import RunFolder
 from eec.runs.resume import is_finished, read_config
@@ -18,7 +17,7 @@ from eec.runs.run import go_on, prepare, run
 from eec.training.journal import Journal
 from eec.training.loop import Progress
 from eec.training.recipes import RECIPES, Recipe
-from small_runs import Onlooker, config, measures
+from small_runs import CODE_PATHS, Onlooker, config, keeps_codes, measures
 
 pytestmark = pytest.mark.usefixtures("short_recipe")
 
@@ -81,13 +80,15 @@ SAMPLES = "samples.safetensors"
 SMALL: dict[str, Any] = {"options": {"code": "16x4x4"}}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CODE_PATHS)
 def test_every_method_goes_on_to_the_same_bytes(method: str, tmp_path: Path) -> None:
-    asked = config(method, **(SMALL if method.startswith("eec") else {}))
+    asked = config(method, **(SMALL if keeps_codes(method) else {}))
     begin(tmp_path / "whole", asked, Onlooker())
     phases = ["train classifier", "evaluate"]
-    if method.startswith("eec"):
+    if keeps_codes(method):
         phases += ["rehearse", "store"]
+    if method == "eec-cgan":
+        phases += ["train generator"]
     for number, phase in enumerate(phases):
         path = tmp_path / phase
         with pytest.raises(Cut):

@@ -16,13 +16,12 @@ from eec.data.stream import Increment, Stream
 from eec.errors import UserError
 from eec.methods.archive import load_learner
 from eec.methods.contract import Method
-from eec.methods.registry import METHODS
 from eec.runs.config import RunConfig
 from eec.runs.folder import RunFolder
 from eec.runs.run import prepare, run
 from eec.runs.samples import Sample, read_samples
 from eec.training.runtime import Runtime
-from small_runs import Onlooker, config, measures
+from small_runs import CODE_PATHS, Onlooker, config, keeps_codes, measures
 
 pytestmark = pytest.mark.usefixtures("short_recipe")
 
@@ -30,7 +29,7 @@ KEYS = {
     "increment", "classes_seen", "classes", "new_classes", "accuracy", "macro_accuracy",
     "average_incremental_accuracy", "accuracy_by_class", "accuracy_by_task", "forgetting",
     "backward_transfer", "confusion", "newest_share", "gap", "decay", "autoencoder", "pseudo",
-    "bytes", "seconds", "note",
+    "strict", "bytes", "seconds", "note",
 }  # fmt: skip
 
 
@@ -46,9 +45,9 @@ def go(
     return stream, method, read_samples(folder.samples), measures(path)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CODE_PATHS)
 def test_every_method_fills_the_measures(method: str, tmp_path: Path, cpu: Runtime) -> None:
-    options = {"code": "16x4x4"} if method.startswith("eec") else {}
+    options = {"code": "16x4x4"} if keeps_codes(method) else {}
     stream, learner, samples, lines = go(tmp_path / "run", config(method, options=options))
     assert all(line.keys() == KEYS for line in lines)
     assert [line["increment"] for line in lines] == [1, 2, 3]
@@ -75,18 +74,21 @@ def test_every_method_fills_the_measures(method: str, tmp_path: Path, cpu: Runti
     assert {"train classifier", "evaluate"} <= last["seconds"].keys()
     assert all(seconds >= 0 for seconds in last["seconds"].values())
 
-    codes, replays = method.startswith("eec"), method.startswith("replay")
+    codes, replays, generates = keeps_codes(method), "replay" in method, method == "eec-cgan"
     assert [sample.label for sample in samples] == list(range(10))
     shown = ["test image"] + ["coded and decoded"] * (codes or method.startswith("replay-"))
-    shown += ["4 episodes"] * codes
+    shown += ["4 episodes"] * codes + ["4 generated"] * generates
     assert all(list(sample.rows) == shown for sample in samples)
-    assert (last["gap"] is None) == (not codes and not replays)
+    assert (last["gap"] is None) == (not codes and not replays and not generates)
     if codes:
         assert [entry["class"] for entry in last["gap"]] == list(range(10))
-        assert [entry["task"] for entry in last["decay"]] == [1, 2]
         assert lines[0]["autoencoder"].keys() >= {"pixel_error", "recognised", "steps", "good"}
     else:
-        assert last["decay"] is None and last["autoencoder"] is None
+        assert last["autoencoder"] is None
+    if codes or generates:
+        assert [entry["task"] for entry in last["decay"]] == [1, 2]
+    else:
+        assert last["decay"] is None
 
 
 def test_configuration_and_environment_are_written(tmp_path: Path, cpu: Runtime) -> None:

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from eec.data.stream import Stream
-from eec.methods.registry import METHODS, find_method, make_method
+from eec.methods.registry import find_method, make_method
+from eec.report.folder import read_run
+from eec.report.groups import group_runs
+from eec.report.page import write_page
+from eec.report.table import headline
 from eec.runs.folder import RunFolder
 from eec.runs.run import prepare, run
 from eec.runs.samples import read_samples
 from eec.training.journal import Journal
 from eec.training.runtime import Runtime
-from small_runs import Onlooker, config
+from small_runs import CODE_PATHS, Onlooker, config, keeps_codes
 
 pytestmark = pytest.mark.usefixtures("short_recipe")
 
@@ -61,13 +65,13 @@ def search(method: str, path: Path, **changes: object) -> Searcher:
     return searcher
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CODE_PATHS)
 def test_a_strict_method_leaves_no_training_image_in_the_folder(
     method: str, tmp_path: Path, cpu: Runtime
 ) -> None:
     strict = make_method(method, find_method(method).options, 0, cpu).strict
     changes: dict[str, object] = {}
-    if method.startswith("eec"):
+    if keeps_codes(method):
         changes["options"] = {"code": "16x4x4", "memory": "30"}
     # The search does find what is there: joint training keeps its images, and says so. Those who
     # compress them say so, too, but the search is for pixels.
@@ -75,6 +79,20 @@ def test_a_strict_method_leaves_no_training_image_in_the_folder(
     assert search(method, tmp_path / "run", **changes).found == (
         {"learner.eec"} if pixels else set()
     )
+
+
+def test_a_run_that_keeps_some_real_images_says_so_everywhere(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    found = search("eecs", path, options={"code": "16x4x4", "keep_real": 0.25}).found
+    assert found == {"learner.eec"}  # in the learner, and nowhere else
+    record = read_run(path)
+    assert record.config["strict"] is False
+    assert all(m["strict"] is False and m["bytes"]["images"] > 0 for m in record.measures)
+    said = "eecs (not strict: 0.25 real)"
+    assert headline(record).startswith(f"{said} on digits, seed 0: A_10")
+    assert [group.name for group in group_runs([record])] == [said]
+    page = write_page([record], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert said in page and "Not strict: real images of old classes are kept." in page
 
 
 def test_pictures_show_test_images_or_no_originals_at_all(tmp_path: Path) -> None:

@@ -101,13 +101,17 @@ def _memory_words(facts: dict[str, Any]) -> str:
     from eec.report.words import human_bytes
 
     budget = facts["budget"]
+    if facts["generators"]:
+        return f"keeps {_count(facts['generators'], 'generator')}"
     if budget is None:
         return "keeps every real image" if facts["keeps_real_images"] else "keeps no memory"
     if budget["unit"] == "bytes":
-        return f"memory {human_bytes(budget['used'])} of {human_bytes(budget['limit'])}"
-    if budget["limit"] is None:
-        return f"memory {_count(budget['used'], 'slot')}, unlimited"
-    return f"memory {budget['used']:,} of {_count(budget['limit'], 'slot')}"
+        words = f"memory {human_bytes(budget['used'])} of {human_bytes(budget['limit'])}"
+    elif budget["limit"] is None:
+        words = f"memory {_count(budget['used'], 'slot')}, unlimited"
+    else:
+        words = f"memory {budget['used']:,} of {_count(budget['limit'], 'slot')}"
+    return words + (", not strict" if facts["real_images"] else "")
 
 
 def _count(count: int, what: str) -> str:
@@ -161,7 +165,12 @@ def _lines(facts: dict[str, Any], drawn: bool) -> list[str]:
     if facts["budget"] is None:
         labels = [row["label"] for row in facts["classes"]]
         lines.append(f"classes   {list_labels(labels, 12)}")
-    if facts["keeps_real_images"]:
+    if facts["real_images"]:
+        real = _count(facts["real_images"], "real image")
+        lines.append(f"real      {real} of old classes kept on top of the codes: not strict")
+    elif facts["generators"]:
+        lines.append("memory    none of codes: each task's images are generated")
+    elif facts["keeps_real_images"] and facts["real_images"] is None:
         lines.append("memory    none of codes: it keeps the real images themselves")
     elif facts["budget"] is None:
         lines.append("memory    none: it keeps the classifier only")

@@ -14,6 +14,7 @@ from eec.data.catalog import DATASETS
 from eec.errors import UserError
 from eec.methods.options import (
     OF_THE_STREAM,
+    AutoencoderKind,
     CodecKind,
     CodeType,
     CompressedReplayOptions,
@@ -99,6 +100,8 @@ class Run:
     codec: CodecKind | None = None
     """Autoencoder: frozen after the first task, one per task, per task but each started from the
     last (warm), or one retrained at each task [by method]."""
+    autoencoder: AutoencoderKind | None = None
+    """Train the autoencoder plain, variational or denoising [by method: plain]."""
     new_images: NewImages | None = None
     """Show new classes to the classifier decoded (as old ones are), real, or both [by method]."""
     see: See | None = None
@@ -132,6 +135,9 @@ class Run:
     codec_refresh: bool | None = None
     """Train a frozen codec again, and encode memory anew, when it keeps a later task badly
     [False]."""
+    keep_real: float | None = None
+    """Share of each class's real images to keep on top of the episodes, as in 0.1: the run is then
+    shown as not strict [0]."""
     quality: int | None = None
     """Quality of replay-webp and replay-jpeg, 1 to 100; 0: the best at which all images fit a
     budget in bytes [0]."""

@@ -78,7 +78,14 @@ def _table(folder: Path, runs: Sequence[FoundRun]) -> Table:
 
 def _cells(run: FoundRun) -> list[str]:
     from eec.report.folder import read_run
-    from eec.report.words import NOTHING, human_bytes, human_seconds, memory_bytes, run_seconds
+    from eec.report.words import (
+        NOTHING,
+        human_bytes,
+        human_seconds,
+        memory_bytes,
+        method_name,
+        run_seconds,
+    )
 
     measured = [NOTHING, NOTHING, NOTHING]
     try:
@@ -90,7 +97,7 @@ def _cells(run: FoundRun) -> list[str]:
         pass
     return [
         run.path.name or str(run.path),
-        str(run.config["method"]),
+        method_name(run.config),
         str(run.config["dataset"]),
         str(run.config.get("seed", NOTHING)),
         f"{run.done}/{run.increments or '?'}{MARKS.get(_state(run), '')}",

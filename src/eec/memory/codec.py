@@ -47,6 +47,11 @@ DRIFTED = 2.0
 # What a byte for 32x32 pixels may cost in squared error at the finest step; it grows with the
 # square of the step, as the error of rounding does.
 BYTE_WEIGHT = 1.5e-5
+# Noise of a denoising autoencoder, on pixels in -1..1.
+NOISE = 0.25
+# What a nat of a variational code costs, shared by all values of an image: twice the variance that
+# is taken for noise in a pixel.
+NAT_WEIGHT = 0.1
 # Coarse steps have the larger losses: each counts less by this power of its step.
 STEP_BALANCE = 1.3
 
@@ -96,6 +101,7 @@ class CodecOptions:
     type: str = "float32"  # how codes are kept; `coded` has a net of its own
     flip: bool = False  # the images may be mirrored
     width: int = WIDTH  # of the compressor: channels inside
+    kind: str = "plain"  # or variational, or denoising
 
     @property
     def coded(self) -> bool:
@@ -119,6 +125,7 @@ class Codec:
         self.steps, self.attempts = steps, attempts  # that its training took
         self.encodes = True
         self.level = level  # of coarseness of the codes in memory; compressors only
+        self.signed = net.signed  # codes may be negative
         self.prior = IntegerPrior.of(net.prior) if isinstance(net, Compressor) else None
         self.reference = reference  # what an image that it was trained on costs, see `drift`
 
@@ -235,7 +242,7 @@ def new_autoencoder(image: Shape, options: CodecOptions) -> CodecNet:
     if options.coded:
         return Compressor(image, options.code, options.width)
     code = "16x8x8" if options.code == "auto" else options.code
-    return Autoencoder(image, code, options.output)
+    return Autoencoder(image, code, options.output, variational=options.kind == "variational")
 
 
 def _fit(
@@ -266,15 +273,28 @@ def _fit(
     rng = generator(seed, "autoencoder")
     byte = _byte_weight(images)
 
+    def plain_loss(net: Autoencoder, batch: Tensor, index: Tensor) -> Tensor:
+        if options.kind == "variational":
+            decoded, nats = net.sampled(batch, rng)
+            away = distortion(decoded, batch, index) + NAT_WEIGHT * nats / batch[0].numel()
+        else:
+            away = distortion(net(given(batch)), batch, index)
+        return away.mean()
+
+    def given(batch: Tensor) -> Tensor:
+        """What the encoder is to see of these."""
+        if options.kind != "denoising":
+            return batch
+        return batch + NOISE * torch.randn(batch.shape, generator=rng).to(batch)
+
     def loss(batch: Tensor, index: Tensor) -> Tensor:
         if isinstance(net, Autoencoder):
-            plain: Tensor = distortion(net(batch), batch, index).mean()
-            return plain
+            return plain_loss(net, batch, index)
         batch = patched(batch, rng)
         # Each image with a step of its own: one net then serves all.
         octaves = torch.rand(len(batch), generator=rng).to(batch.device) * ((LEVELS - 1) / 4)
         step = 2**octaves
-        decoded, size = net(batch, step[:, None, None, None], rng)
+        decoded, size = net(given(batch), step[:, None, None, None], rng)
         cost = distortion(decoded, batch, index) + byte * step**2 * size
         balanced: Tensor = (cost / step**STEP_BALANCE).mean()
         return balanced

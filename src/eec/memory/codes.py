@@ -27,15 +27,18 @@ class Packing:
     type: str
     scale: Tensor | None = None  # float32 [C]: what one step of a byte means; uint8 only
     level: int = 0  # of coarseness; coded only
+    signed: bool = False  # codes may be negative: they do not leave a ReLU
 
     @classmethod
-    def learn(cls, type: str, codes: Tensor, level: int = 0) -> Packing:
-        """Bytes reach from 0 to the largest value that a channel has in these codes."""
+    def learn(cls, type: str, codes: Tensor, level: int = 0, *, signed: bool = False) -> Packing:
+        """Bytes reach from 0 to the largest value that a channel has in these codes, or as far to
+        both sides if they are signed."""
         if type not in CODE_TYPES:
             raise UserError(f"code type {type!r}: choose one of {', '.join(CODE_TYPES)}")
         if type != "uint8":
-            return cls(type, level=level)
-        return cls(type, codes.amax((0, 2, 3)).clamp_min(1e-6) / 255)
+            return cls(type, level=level, signed=signed)
+        most = codes.abs().amax((0, 2, 3)).clamp_min(1e-6)
+        return cls(type, most / (127 if signed else 255), signed=signed)
 
     @property
     def _step(self) -> Tensor | float:
@@ -43,25 +46,34 @@ class Packing:
             return step_of(self.level)
         return 1.0 if self.scale is None else self.scale[:, None, None]
 
+    @property
+    def _zero(self) -> int:
+        """The byte that stands for 0."""
+        return 128 if self.type == "uint8" and self.signed else 0
+
     def pack(self, codes: Tensor) -> Tensor:
         """Float codes [N, C, h, w] as they are kept."""
+        return self._packed(codes, self._zero)
+
+    def _packed(self, values: Tensor, zero: int) -> Tensor:
         if self.type in ("float32", "float16"):
-            return codes.to(CODE_TYPES[self.type])
+            return values.to(CODE_TYPES[self.type])
         least, most = (-127, 127) if self.type == "coded" else (0, 255)
-        return (codes / self._step).round_().clamp_(least, most).to(CODE_TYPES[self.type])
+        steps = (values / self._step).round_() + zero
+        return steps.clamp_(least, most).to(CODE_TYPES[self.type])
 
     def unpack(self, kept: Tensor) -> Tensor:
         """The float32 codes that these stand for."""
-        return kept.float() * self._step
+        return (kept.float() - self._zero) * self._step
 
     def pack_spreads(self, spreads: Tensor) -> Tensor:
         """Standard deviations, which are never negative and often less than a step."""
-        return self.pack(spreads * FINER if self.type == "coded" else spreads)
+        return self._packed(spreads * FINER if self.type == "coded" else spreads, 0)
 
     def unpack_spreads(self, kept: Tensor) -> Tensor:
-        spreads = self.unpack(kept)
+        spreads = kept.float() * self._step
         return spreads / FINER if self.type == "coded" else spreads
 
     def possible(self, codes: Tensor) -> Tensor:
         """Drawn codes, where they lie outside what an encoder gives, brought back inside."""
-        return codes if self.type == "coded" else codes.clamp_min(0)  # they leave a ReLU
+        return codes if self.type == "coded" or self.signed else codes.clamp_min(0)

@@ -90,8 +90,10 @@ class Memory:
 
     def store(self, task: int, codes: Tensor, targets: Tensor, code_type: str) -> None:
         """Keep the codes of a task as episodes, class by class."""
-        level = self.codec_of(task).level if code_type == "coded" else 0
-        packing = self.packings[task] = Packing.learn(code_type, codes, level)
+        codec = self.codec_of(task)
+        level = codec.level if code_type == "coded" else 0
+        packing = Packing.learn(code_type, codes, level, signed=codec.signed)
+        self.packings[task] = packing
         packed = packing.pack(codes)
         for target in targets.unique().tolist():
             mine = packed[targets == target]

@@ -111,13 +111,12 @@ def part_bytes(memory: Memory, part: Kept) -> int:
 def take_back(memory: Memory, tensors: Tensors, facts: Facts, tasks: int, code_type: str) -> None:
     """Become the memory that gave these; its codecs are there already."""
 
-    def level(task: int) -> int:
-        return memory.codec_of(task).level if code_type == "coded" else 0
+    def packing(task: int) -> Packing:
+        codec, scale = memory.codec_of(task), tensors.get(f"codecs.{task}.scale")
+        level = codec.level if code_type == "coded" else 0
+        return Packing(code_type, scale, level, codec.signed)
 
-    memory.packings = {
-        task: Packing(code_type, tensors.get(f"codecs.{task}.scale"), level(task))
-        for task in range(1, tasks + 1)
-    }
+    memory.packings = {task: packing(task) for task in range(1, tasks + 1)}
     groups: dict[int, list[int]] = {}
     for place, (task, *_) in enumerate(facts):
         groups.setdefault(_group(memory, task), []).append(place)

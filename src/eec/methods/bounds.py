@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -20,7 +18,7 @@ class Finetune(Method):
 class Joint(Method):
     """JT: keeps every real image and trains on all of them, with the same net and recipe."""
 
-    strict: ClassVar[bool] = False
+    strict = False
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]

@@ -13,12 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad
 
 from eec.data.images import SMALLEST, centre
 from eec.data.labels import Label
@@ -67,7 +67,7 @@ class Report:
 
 
 class Method(ABC):
-    strict: ClassVar[bool] = True  # keeps no real image of an old class
+    strict: bool = True  # keeps no real image of an old class
 
     def __init__(self, name: str, options: ClassifierOptions, seed: int, runtime: Runtime) -> None:
         self.name = name
@@ -281,6 +281,12 @@ class Method(ABC):
         """What the nets see of an image of this shape."""
         side = self.options.crop
         return (image[0], side, side) if side else image
+
+    def _with_margin(self, images: Tensor) -> Tensor:
+        """Images out of memory may have no margin to crop in: they get a black one."""
+        assert self.image is not None
+        high, wide = (self.image[k] - images.shape[k + 1] for k in (1, 2))
+        return pad(images, (wide // 2, wide - wide // 2, high // 2, high - high // 2))
 
     def _logits(self, images: Tensor) -> Tensor:
         net = self.classifier

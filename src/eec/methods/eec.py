@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from eec.memory.codec import DRIFTED, Codec, drift, judge, train_codec
 from eec.memory.decay import decay_weight
@@ -61,6 +60,7 @@ class EECMethod(Keeper):
         if matched:  # `D` is to see new images as memory will show them: the codec comes first
             anew = self._train_autoencoder(images, targets, rehearsal, report)
             self._store(images, targets, report)
+            self._keep_real(brought, targets)
             # Where memory has a new decoder, or coarser codes, old images look different, too.
             if self._coarsen() or anew:
                 rehearsal = self._rehearse(report)
@@ -71,6 +71,7 @@ class EECMethod(Keeper):
         if not matched:
             self._train_autoencoder(images, targets, rehearsal, report)
             self._store(images, targets, report)
+            self._keep_real(brought, targets)
             self._coarsen()
             left = self.memory.kept
         self._fit_budget(left, report)
@@ -161,6 +162,9 @@ class EECMethod(Keeper):
             parts.append(alike(old.images.repeat_interleave(times, 0), old.part.target, decoded))
             if old.drawn is not None:
                 parts.append(alike(old.drawn.images, old.part.target, drawn))
+        # Real ones that are kept beside; those of new classes too, where they are shown decoded:
+        # else `D` would take a real image for one of an old class.
+        parts += [alike(kept, target, 1.0) for target, kept in self.real]
         return Mixture(
             torch.cat([self._with_margin(part.images) for part in parts]),
             torch.cat([part.targets for part in parts]),
@@ -183,12 +187,6 @@ class EECMethod(Keeper):
         pool, half = torch.cat(shown), len(images) // 2
         sharp, drawn = (torch.randperm(len(some), generator=rng) for some in (images, pool))
         return torch.cat([images[sharp[half:]], pool[drawn[:half]]])
-
-    def _with_margin(self, images: Tensor) -> Tensor:
-        """Decoded images have no margin to crop in: they get a black one."""
-        assert self.image is not None
-        high, wide = (self.image[k] - images.shape[k + 1] for k in (1, 2))
-        return pad(images, (wide // 2, wide - wide // 2, high // 2, high - high // 2))
 
     # 5. The autoencoder of this task.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import asdict, fields, replace
 from typing import Any, NoReturn
 
@@ -55,13 +56,17 @@ class Keeper(Method):
         super().__init__(*arguments)
         self.memory = Memory()
         self.originals: dict[int, float] = {}  # c_o: accuracy of `D` on a task's real images
+        self.real: list[tuple[int, Tensor]] = []  # class index, images as brought: `keep_real`
+        self.strict = not self.options.keep_real
 
     def check(self, task: Task) -> None:
         super().check(task)
         image = self._seen_shape(shape_of(task.images))
         with seeded(0):  # a code that does not fit the images shows here
             net = new_autoencoder(image, self._codec_options())
-        self._check_budget(len({*self.classes, *task.classes}), net)
+        shares = (_share(self.options.keep_real, n) for n in Counter(task.labels).values())
+        real = sum(shares) * task.images[0].nbytes
+        self._check_budget(len({*self.classes, *task.classes}), net, real)
 
     def nets(self, image: Shape) -> Facts:
         with seeded(0):
@@ -77,8 +82,27 @@ class Keeper(Method):
         limit = parse_budget(o.memory).bytes
         width = next(width for least, width in WIDTHS if limit is None or limit >= least)
         return CodecOptions(
-            o.code, o.output, o.content, o.content_scale, o.code_type, o.flip, width
+            o.code,
+            o.output,
+            o.content,
+            o.content_scale,
+            o.code_type,
+            o.flip,
+            width,
+            o.autoencoder,
         )
+
+    def _keep_real(self, brought: Tensor, targets: Tensor) -> None:
+        """On top of a task's episodes, a share of each class's images at random; one at least."""
+        if not self.options.keep_real:
+            return
+        for target in targets.unique().tolist():
+            mine = brought[targets == target]
+            rng = generator(self.seed, "keep real", self.tasks, target)
+            count = _share(self.options.keep_real, len(mine))
+            chosen = torch.randperm(len(mine), generator=rng)[:count].sort().values
+            own = mine[chosen].clone(memory_format=torch.contiguous_format)
+            self.real = [*self.real, (target, own)]
 
     # What memory shows.
 
@@ -200,8 +224,9 @@ class Keeper(Method):
     def _least(self) -> int:
         return POLICIES[self.options.over_budget].least
 
-    def _check_budget(self, classes: int, net: CodecNet) -> None:
-        """Refuse early what cannot fit; an estimate, since what is stored in the end decides."""
+    def _check_budget(self, classes: int, net: CodecNet, real: int) -> None:
+        """Refuse early what cannot fit beside so many bytes of real images; an estimate, since what
+        is stored in the end decides."""
         budget = parse_budget(self.options.memory)
         slots = classes * self._least
         if budget.slots is not None and slots > budget.slots:
@@ -209,7 +234,7 @@ class Keeper(Method):
         if budget.bytes is not None:
             again = self.options.codec in ("per-task", "warm") or not self.memory.codecs
             codec = _bytes_of(pack_weights(weights_of(net.decoder, ""), self.options.code_type))
-            least = self._fixed_bytes() + codec * again + slots * self._slot_bytes(net)
+            least = self._fixed_bytes() + codec * again + slots * self._slot_bytes(net) + real
             if least > budget.bytes:
                 self._refuse_budget(classes, least)
 
@@ -259,6 +284,8 @@ class Keeper(Method):
             if codec.prior is not None:
                 for name, whole in asdict(codec.prior).items():
                     tensors[f"codecs.{task}.prior.{name}"] = torch.from_numpy(whole)
+        if self.real:
+            tensors["images.pixels"] = torch.cat([images for _, images in self.real])
         return tensors, {
             "originals": {str(t): c for t, c in self.originals.items()},
             "codecs": {
@@ -266,10 +293,16 @@ class Keeper(Method):
                 for t, c in self.memory.codecs.items()
             },
             "kept": facts_of(self.memory),
+            "real": [[target, len(images)] for target, images in self.real],
         }
 
     def _take_back(self, tensors: Tensors, facts: Facts) -> None:
         self.originals = {int(task): c for task, c in facts["originals"].items()}
+        self.real = []
+        if real := facts.get("real"):  # learners of earlier versions have none
+            counts = [count for _, count in real]
+            parts = tensors["images.pixels"].split(counts)
+            self.real = [(target, part) for (target, _), part in zip(real, parts, strict=True)]
         self.memory = Memory()
         for task, training in facts["codecs"].items():
             self.memory.codecs[int(task)] = self._read_codec(tensors, f"codecs.{task}.", training)
@@ -295,7 +328,13 @@ class Keeper(Method):
         return codec
 
     def _parts(self) -> dict[str, int]:
-        return {"episodes": 0, "concepts": 0, "counts": 0, "codecs": 0}
+        images = {} if self.strict else {"images": 0}
+        return {"episodes": 0, "concepts": 0, "counts": 0, "codecs": 0, **images}
+
+
+def _share(share: float, count: int) -> int:
+    """How many of so many images; one at least, if any."""
+    return max(1, round(share * count)) if share else 0
 
 
 def _bytes_of(tensors: Tensors) -> int:

@@ -11,6 +11,7 @@ from eec.memory.budget import parse_budget
 Net = Literal["auto", "tiny", "small", "dcgan", "wgan", "resnet18"]
 RecipeName = Literal["fast", "paper"]
 CodecKind = Literal["frozen", "per-task", "warm", "retrained"]
+AutoencoderKind = Literal["plain", "variational", "denoising"]
 NewImages = Literal["decoded", "real", "both"]
 See = Literal["real", "coded"]
 Output = Literal["tanh", "norm"]
@@ -67,6 +68,9 @@ class EECOptions(ClassifierOptions):
     codec: CodecKind = "frozen"
     """Autoencoder: frozen (trained on the first task, then kept), per-task (EEC as published), warm
     (per task, each started from the last), retrained (EECS: one, trained again at each task)."""
+    autoencoder: AutoencoderKind = "plain"
+    """What an autoencoder is trained to be: plain (as published), variational (codes are the means
+    of distributions), denoising (images are given to it with noise)."""
     new_images: NewImages = "decoded"
     """How `D` is shown new classes: decoded (like old ones), real (as published), both."""
     see: See = "real"
@@ -101,12 +105,21 @@ class EECOptions(ClassifierOptions):
     `eec run` knows it."""
     codec_refresh: bool = False
     """Train the codec again, and encode memory anew, when it keeps a later task badly."""
+    keep_real: float = 0.0
+    """Share of each class's real images that is kept on top of the episodes: not strict if any."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.content <= 1:
             raise UserError(f"content is {self.content!r}: use a share from 0 to 1")
+        if not 0 <= self.keep_real <= 1:
+            raise UserError(f"keep_real is {self.keep_real!r}: use a share from 0 to 1")
         parse_budget(self.memory)
+        if self.autoencoder == "variational" and self.code_type == "coded":
+            raise UserError(
+                "autoencoder=variational is for plain codes, as rounding is the noise of coded "
+                "ones: use code_type=uint8, or autoencoder=plain"
+            )
         if self.image_bytes and self.code_type != "coded":
             raise UserError("image_bytes is for coded episodes: use code_type=coded")
         if self.output == "norm" and self.code_type == "coded":
@@ -117,6 +130,17 @@ class EECOptions(ClassifierOptions):
             raise UserError(
                 "see=coded needs one codec for all tasks: use codec=frozen or codec=retrained"
             )
+
+
+@dataclass(frozen=True)
+class GANOptions(ClassifierOptions):
+    """EEC with a conditional GAN for each task in place of an autoencoder and its codes."""
+
+    new_images: NewImages = "decoded"
+    """How `D` is shown new classes: decoded (generated, like old ones), real (as published), both.
+    """
+    decay: bool = True
+    """Weigh generated images by how well they are recognised (eq. 5)."""
 
 
 @dataclass(frozen=True)

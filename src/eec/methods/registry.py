@@ -16,6 +16,7 @@ from eec.methods.options import (
     ClassifierOptions,
     CompressedReplayOptions,
     EECOptions,
+    GANOptions,
     ReplayOptions,
 )
 
@@ -44,6 +45,38 @@ METHODS: dict[str, Entry] = {
     ),
     "joint": Entry(
         "eec.methods.bounds:Joint", ClassifierOptions(), "all real images kept: the ceiling"
+    ),
+    # The ablations of the paper's Table 2. Those in place of the autoencoder with a content loss
+    # have none; the same switches ablate ours when they are given to `eec`.
+    "eec-nonst": Entry(
+        "eec.methods.eec:EECMethod",
+        replace(PUBLISHED, content=0.0),
+        "published, without the content loss",
+    ),
+    "eec-vae": Entry(
+        "eec.methods.eec:EECMethod",
+        replace(PUBLISHED, autoencoder="variational", content=0.0),
+        "published, with variational autoencoders",
+    ),
+    "eec-dna": Entry(
+        "eec.methods.eec:EECMethod",
+        replace(PUBLISHED, autoencoder="denoising", content=0.0),
+        "published, with denoising autoencoders",
+    ),
+    "eec-cgan": Entry(
+        "eec.methods.cgan:ConditionalGAN",
+        GANOptions(net=PUBLISHED.net, new_images=PUBLISHED.new_images),
+        "published, with a conditional GAN for each task",
+    ),
+    "eec-nopseudo": Entry(
+        "eec.methods.eec:EECMethod",
+        replace(PUBLISHED, over_budget="drop"),
+        "published, dropping episodes over budget",
+    ),
+    "eec-nodecay": Entry(
+        "eec.methods.eec:EECMethod",
+        replace(PUBLISHED, decay=False),
+        "published, without sample decay",
     ),
     "replay": Entry(
         "eec.methods.replay:Replay", ReplayOptions(), "real images kept within --memory"

@@ -79,7 +79,7 @@ class Kept:
 class Replay(Method):
     """Keeps pixels as they are."""
 
-    strict: ClassVar[bool] = False
+    strict = False
     form: ClassVar[Form] = PIXELS
     options: ReplayOptions
 

@@ -29,10 +29,21 @@ class Autoencoder(nn.Module):
 
     `output="norm"` ends in BatchNorm, as published (pixels are clamped when they leave);
     `output="tanh"` ends in a bounded function of a plain convolution, which trains faster.
+
+    `variational`: the encoder ends in a plain convolution to the mean of a distribution of codes,
+    and one to its variance, which only training asks for. Codes are the means.
     """
 
-    def __init__(self, image: Shape, code: str = "16x4x4", output: str = "norm") -> None:
+    def __init__(
+        self,
+        image: Shape,
+        code: str = "16x4x4",
+        output: str = "norm",
+        *,
+        variational: bool = False,
+    ) -> None:
         super().__init__()
+        self.signed = variational  # its codes may be negative: they do not leave a ReLU
         channels, side = parse_code(code)
         halvings = round(math.log2(min(image[1:]) / side)) if min(image[1:]) >= side else -1
         if halvings < 1:
@@ -49,7 +60,10 @@ class Autoencoder(nn.Module):
 
         encoder: list[nn.Module] = []
         for i, stride in enumerate(strides):
-            encoder += _block(nn.Conv2d(widths[i], widths[i + 1], 3, stride, 1), widths[i + 1])
+            if variational and i == depth - 1:
+                encoder.append(Gaussian(widths[i], widths[i + 1], stride))
+            else:
+                encoder += _block(nn.Conv2d(widths[i], widths[i + 1], 3, stride, 1), widths[i + 1])
         decoder: list[nn.Module] = []
         for i in reversed(range(depth)):
             # The transposed convolution must give back the size that the convolution was given.
@@ -75,6 +89,40 @@ class Autoencoder(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         out: Tensor = self.decoder(self.encoder(images))
         return out
+
+    def sampled(self, images: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Images as decoded from codes drawn around their means, and the nats of each: how far its
+        distribution is from the standard one (Kullback-Leibler)."""
+        last = self.encoder[-1]
+        assert isinstance(last, Gaussian)
+        mean, log_variance = last.both(self.encoder[:-1](images))
+        noise = torch.randn(mean.shape, generator=generator).to(mean)
+        decoded: Tensor = self.decoder(mean + noise * (log_variance / 2).exp())
+        return decoded, divergence(mean, log_variance)
+
+
+class Gaussian(nn.Module):
+    """Two convolutions of the same features: the mean of each value of a code, and its variance."""
+
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        self.mean = nn.Conv2d(inside, outside, 3, stride, 1)
+        self.log_variance = nn.Conv2d(inside, outside, 3, stride, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        out: Tensor = self.mean(features)
+        return out
+
+    def both(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and logarithm of the variance; within bounds, as one step astray would be enough to
+        reach infinity."""
+        return self.mean(features), self.log_variance(features).clamp(-12, 6)
+
+
+def divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """Nats from the standard normal distribution to these, summed over each image's values."""
+    nats = (mean.square() + log_variance.exp() - log_variance - 1) / 2
+    return nats.float().sum((1, 2, 3))
 
 
 def _block(convolution: nn.Module, channels: int) -> list[nn.Module]:

@@ -94,6 +94,8 @@ class Compressor(nn.Module):
     is `auto`; the side follows from the image.
     """
 
+    signed = True  # its codes may be negative
+
     def __init__(self, image: Shape, code: str = "auto", width: int = WIDTH) -> None:
         super().__init__()
         short = min(image[1:])

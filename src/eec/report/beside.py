@@ -8,12 +8,18 @@ from eec.paper.published import (
     setting,
 )
 from eec.report.folder import RunRecord
-from eec.report.words import images_used, increments_used
+from eec.report.words import images_used, increments_used, real_share
+
+
+def _row(record: RunRecord) -> str | None:
+    """The paper's row for this run; one that keeps a share of real images has its own."""
+    row, share = row_of_method(record.method), real_share(record.config)
+    return f"{row} (r={share:g})" if row and share else row
 
 
 def paper_accuracy(record: RunRecord) -> Published | None:
     """The paper's A_k for this method at the run's last k, where it printed one."""
-    row = row_of_method(record.method)
+    row = _row(record)
     if row is None:
         return None
     return published_accuracy(record.dataset, row).get(record.last["classes_seen"])
@@ -21,7 +27,7 @@ def paper_accuracy(record: RunRecord) -> Published | None:
 
 def paper_average(record: RunRecord) -> Published | None:
     """The paper's average incremental accuracy, if the run went as far as the paper did."""
-    row = row_of_method(record.method)
+    row = _row(record)
     found = published_average(record.dataset, row) if row else None
     return found if found and found.k == record.last["classes_seen"] else None
 

@@ -32,7 +32,7 @@ from eec.report.chart_style import (
 )
 from eec.report.folder import Measures, RunRecord
 from eec.report.heat_maps import confusion_chart, decay_chart, task_chart
-from eec.report.words import human_bytes, images_used
+from eec.report.words import human_bytes, images_used, method_name
 
 # a part of memory and the phase that makes it share a colour
 STACK_COLOURS = {
@@ -40,6 +40,8 @@ STACK_COLOURS = {
     "store": BLUE,
     "codecs": GREEN,
     "train autoencoder": GREEN,
+    "generators": GREEN,
+    "train generator": GREEN,
     "classifier": ORANGE,
     "train classifier": ORANGE,
     "evaluate": MUTED,
@@ -70,7 +72,7 @@ def run_charts(record: RunRecord, joint: Sequence[RunRecord]) -> list[Chart]:
 
 
 def accuracy_chart(record: RunRecord, joint: Sequence[RunRecord]) -> Chart:
-    own = f"this run: {record.method}, {images_used(record)}"
+    own = f"this run: {method_name(record.config)}, {images_used(record)}"
     rows = _curve(record, own)
     for other in joint:
         rows += _curve(other, f"{other.method}, {images_used(other)}")

@@ -25,6 +25,7 @@ from eec.report.folder import Measures, RunRecord
 from eec.report.words import (
     NOTHING,
     images_used,
+    method_name,
     percent,
     run_name,
     short_label,
@@ -35,10 +36,17 @@ REFERENCE_COLOURS = (ORANGE, GREEN, PURPLE, SKY)
 REFERENCE_MARKERS = ("s", "^", "v", "P")
 
 # a part of memory and the phase that makes it share a colour
-PART_COLOURS = {"episodes": BLUE, "codecs": GREEN, "classifier": ORANGE, "labels": PURPLE}
+PART_COLOURS = {
+    "episodes": BLUE,
+    "codecs": GREEN,
+    "generators": GREEN,
+    "classifier": ORANGE,
+    "labels": PURPLE,
+}
 PHASE_COLOURS = {
     "store": BLUE,
     "train autoencoder": GREEN,
+    "train generator": GREEN,
     "train classifier": ORANGE,
     "rehearse": SKY,
     "evaluate": MUTED,
@@ -72,7 +80,8 @@ def accuracy_figure(record: RunRecord, references: Sequence[RunRecord], path: Pa
             lines,
         )
         axes = figure.add_subplot()
-        _curve(axes, record, f"this run: {record.method}, {images_used(record)}", BLUE, "o", 2.4)
+        own = f"this run: {method_name(record.config)}, {images_used(record)}"
+        _curve(axes, record, own, BLUE, "o", 2.4)
         for i, run in enumerate(references):
             colour = REFERENCE_COLOURS[i % len(REFERENCE_COLOURS)]
             marker = REFERENCE_MARKERS[i % len(REFERENCE_MARKERS)]

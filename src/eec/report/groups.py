@@ -66,7 +66,7 @@ def _name(
         for key in differing
         if len({json.dumps(one.get(key)) for one in alike}) > 1 or key == "dataset"
     ]
-    return ", ".join([record.method, *said])
+    return ", ".join([words.method_name(record.config), *said])
 
 
 def _compared(record: RunRecord) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from eec.memory.budget import parse_budget
 from eec.memory.episodes import Kept, Memory
 from eec.memory.showing import evenly, picture_rows
 from eec.memory.stored import part_bytes, tensors_of
+from eec.methods.cgan import ConditionalGAN
 from eec.methods.contract import Facts, Method
 from eec.methods.keeper import Keeper
 from eec.methods.replay import Replay
@@ -32,6 +33,10 @@ def look_inside(method: Method, file_bytes: int) -> Facts:
         "image": None if method.image is None else list(method.image),
         "keeps_real_images": not method.strict,
         "budget": _budget(method, file_bytes) if isinstance(method, Keeper | Replay) else None,
+        "real_images": sum(len(part) for _, part in method.real)
+        if isinstance(method, Keeper)
+        else None,  # beside codes
+        "generators": len(method.kept) if isinstance(method, ConditionalGAN) else None,
         "codes": None if memory is None else _codes(memory),
         "classes": _classes(method, memory),
         "bytes": {**parts, "header": file_bytes - sum(parts.values()), "file": file_bytes},

@@ -174,7 +174,7 @@ def _cards(record: RunRecord) -> list[Card]:
 def _headline(record: RunRecord, joint: Sequence[RunRecord]) -> Grid:
     """This run beside joint training and the paper; empty where it stands alone."""
     k = record.last["classes_seen"]
-    rows = [_own(f"this run: {record.method}", record)]
+    rows = [_own(f"this run: {words.method_name(record.config)}", record)]
     # One that has not come as far, or went further, has no number to hold against ours.
     rows += [_own(other.method, other) for other in joint if other.last["classes_seen"] == k]
     rows += _printed(record)
@@ -231,6 +231,8 @@ def _notes(record: RunRecord) -> list[str]:
     notes = [str(m["note"]) for m in record.measures if m.get("note")]
     if not notes and record.measures[0]["classes_seen"] == 1:
         notes.append("A_1 is 100 % with a single class and says nothing.")
+    if record.config.get("strict") is False:
+        notes.append("Not strict: real images of old classes are kept.")
     notes += [str(notice) for notice in record.stream.get("notices") or []]
     if record.judged_on != "test":
         notes.append(f"Judged on {record.judged_on} images, held out of the training data.")

@@ -1,6 +1,7 @@
 """How numbers and labels are put into words, the same in terminal, figures and page."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from eec.evaluation.measures import average_incremental_accuracy
 from eec.report.folder import Measures, RunRecord
@@ -59,9 +60,20 @@ def list_labels(labels: Sequence[object] | None, most: int = 4) -> str:
     return ", ".join(shown)
 
 
+def method_name(config: Mapping[str, Any]) -> str:
+    """The method of a run; with the share of real images, if it keeps some beside codes."""
+    name, share = config.get("method", "unknown method"), real_share(config)
+    return f"{name} (not strict: {share:.3g} real)" if share else str(name)
+
+
+def real_share(config: Mapping[str, Any]) -> float:
+    """Of the real images that a run of EEC keeps on top of its episodes."""
+    return float((config.get("options") or {}).get("keep_real") or 0)
+
+
 def run_name(record: RunRecord) -> str:
     seed = "" if record.seed is None else f", seed {record.seed}"
-    return f"{record.method} on {record.dataset}{seed}"
+    return f"{method_name(record.config)} on {record.dataset}{seed}"
 
 
 def images_used(record: RunRecord) -> str:

@@ -67,6 +67,7 @@ class Judge:
             "decay": report.decay,
             "autoencoder": report.autoencoder,
             "pseudo": report.pseudo,
+            "strict": method.strict,
             "bytes": method.bytes_by_part(),
             "seconds": report.seconds,
             "note": " ".join(report.notes) or None,

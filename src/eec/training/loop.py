@@ -82,7 +82,13 @@ def _optimizer(weights: list[nn.Parameter], plan: Plan) -> torch.optim.Optimizer
             weight_decay=plan.weight_decay,
             foreach=True,
         )
-    return torch.optim.Adam(weights, lr=plan.rate, weight_decay=plan.weight_decay, foreach=True)
+    return torch.optim.Adam(
+        weights,
+        lr=plan.rate,
+        betas=(plan.momentum, 0.999),
+        weight_decay=plan.weight_decay,
+        foreach=True,
+    )
 
 
 @torch.no_grad()

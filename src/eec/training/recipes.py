@@ -71,12 +71,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The plans of one learner: `D` in the first increment and in later ones, and the codec."""
+    """The plans of one learner: `D` in the first increment and in later ones, the codec, or the
+    GAN in its place."""
 
     first: Plan
     later: Plan
     autoencoder: Plan
     compressor: Plan
+    gan: Plan
     crop: int  # pixels of padding for random crops
     mirrored: bool = False  # where images are mirrored in training, name them both ways round
 
@@ -87,6 +89,8 @@ _PUBLISHED_SGD = Plan("sgd", rate=0.1, batch=128, nesterov=False, weight_decay=5
 _COMPRESSOR = Plan(
     "adam", rate=4e-3, batch=32, epochs=128, least_steps=1000, most_steps=4000, clip=0.05
 )
+# Nor does it tell how its GAN was trained. This momentum is that of DCGAN: with more, it swings.
+_GAN = Plan("adam", rate=1e-3, batch=32, steps=1000, momentum=0.5)
 
 RECIPES: dict[str, Recipe] = {
     "paper": Recipe(
@@ -96,6 +100,7 @@ RECIPES: dict[str, Recipe] = {
             "adam", rate=1e-3, batch=128, epochs=100, weight_decay=5e-4, milestones=(50,)
         ),
         compressor=_COMPRESSOR,
+        gan=replace(_GAN, rate=4e-4, batch=64, epochs=200, steps=0),
         crop=4,
     ),
     "fast": Recipe(
@@ -103,6 +108,7 @@ RECIPES: dict[str, Recipe] = {
         later=Plan("sgd", rate=0.05, batch=64, epochs=6, least_steps=80, weight_decay=5e-4),
         autoencoder=Plan("adam", rate=4e-3, batch=32, steps=1000, clip=1.0),
         compressor=_COMPRESSOR,
+        gan=_GAN,
         crop=2,
         mirrored=True,
     ),

@@ -78,6 +78,9 @@ def test_unknown_recipe_is_refused_and_the_known_are_listed() -> None:
         (Plan("sgd", 0.1, batch=10, epochs=3), 1, 3),
         (Plan("sgd", 0.1, batch=10, epochs=3, least_steps=31), 100, 31),
         (Plan("sgd", 0.1, batch=10, epochs=3, least_steps=29), 100, 30),
+        (Plan("sgd", 0.1, batch=10, epochs=3, least_images=901, most_epochs=18), 100, 91),
+        (Plan("sgd", 0.1, batch=10, epochs=3, least_images=901, most_epochs=9), 100, 90),
+        (Plan("sgd", 0.1, batch=10, epochs=9, least_images=900, most_epochs=18), 110, 99),
         (Plan("sgd", 0.1, batch=10, steps=7), 100, 7),
     ],
 )
@@ -117,5 +120,6 @@ def test_large_images_come_in_smaller_batches_of_as_many_pixels() -> None:
     assert plan.for_pixels(224 * 224).steps == plan.steps
     classifier = RECIPES["fast"].later.for_pixels(224 * 224)
     assert (classifier.batch, classifier.rate) == (16, RECIPES["fast"].later.rate / 4)
+    assert classifier.least_images == RECIPES["fast"].later.least_images / 4  # as many steps
     for published in (PAPER.autoencoder, PAPER.first, PAPER.later):
         assert published.for_pixels(224 * 224) is published

@@ -15,8 +15,10 @@ FEWEST = {"adam": 4, "sgd": 16}  # images in a batch
 class Plan:
     """One training: optimiser, batch, length and learning-rate schedule.
 
-    The length is given in `steps` or in `epochs`; with epochs, `least_steps` keeps a tiny data set
-    from being trained for next to nothing, and `most_steps` a large one from taking all day. With
+    The length is given in `steps` or in `epochs`. A few classes need as many steps as many do to
+    learn from: with epochs, `least_images` are shown if `most_epochs` are enough for it. Whatever
+    comes out, `least_steps` keeps a tiny data set from being trained for next to nothing, and
+    `most_steps` a large one from taking all day. With
     `milestones` (in epochs) the rate is multiplied by `factor` at each; without, it rises to `rate`
     over the first fifth and falls to 0 in a line.
     """
@@ -26,6 +28,8 @@ class Plan:
     batch: int
     epochs: int = 0
     steps: int = 0
+    least_images: int = 0
+    most_epochs: int = 0
     least_steps: int = 0
     most_steps: int | None = None
     momentum: float = 0.9
@@ -41,7 +45,9 @@ class Plan:
     def total_steps(self, images: int) -> int:
         if self.steps:
             return self.steps
-        steps = max(self.epochs * self.batches_per_epoch(images), self.least_steps)
+        epoch = self.batches_per_epoch(images)
+        few = min(math.ceil(self.least_images / self.batch), self.most_epochs * epoch)
+        steps = max(self.epochs * epoch, few, self.least_steps)
         return steps if self.most_steps is None else min(steps, self.most_steps)
 
     def for_pixels(self, pixels: int) -> Plan:
@@ -54,8 +60,13 @@ class Plan:
         if not (self.steps or self.least_steps) or pixels <= PIXELS:
             return self
         batch = max(FEWEST[self.optimizer], self.batch * PIXELS // pixels)
-        share = batch / self.batch if self.optimizer == "sgd" else 1.0
-        return replace(self, batch=batch, rate=share * self.rate)
+        share = batch / self.batch
+        return replace(
+            self,
+            batch=batch,
+            rate=self.rate * (share if self.optimizer == "sgd" else 1.0),
+            least_images=round(self.least_images * share),
+        )
 
     def rate_at(self, step: int, images: int) -> float:
         """The learning rate of the step with this number, from 0."""
@@ -92,6 +103,17 @@ _COMPRESSOR = Plan(
 # Nor does it tell how its GAN was trained. This momentum is that of DCGAN: with more, it swings.
 _GAN = Plan("adam", rate=1e-3, batch=32, steps=1000, momentum=0.5)
 
+_FAST_SGD = Plan(
+    "sgd",
+    rate=0.05,
+    batch=64,
+    epochs=5,
+    least_images=36_000,
+    most_epochs=18,
+    least_steps=80,
+    weight_decay=5e-4,
+)
+
 RECIPES: dict[str, Recipe] = {
     "paper": Recipe(
         first=replace(_PUBLISHED_SGD, epochs=200, milestones=(60, 120, 160), factor=0.2),
@@ -104,8 +126,8 @@ RECIPES: dict[str, Recipe] = {
         crop=4,
     ),
     "fast": Recipe(
-        first=Plan("sgd", rate=0.05, batch=64, epochs=6, least_steps=80, weight_decay=5e-4),
-        later=Plan("sgd", rate=0.05, batch=64, epochs=6, least_steps=80, weight_decay=5e-4),
+        first=_FAST_SGD,
+        later=_FAST_SGD,
         autoencoder=Plan("adam", rate=4e-3, batch=32, steps=1000, clip=1.0),
         compressor=_COMPRESSOR,
         gan=_GAN,

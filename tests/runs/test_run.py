@@ -75,7 +75,7 @@ def test_every_method_fills_the_measures(method: str, tmp_path: Path, cpu: Runti
     assert {"train classifier", "evaluate"} <= last["seconds"].keys()
     assert all(seconds >= 0 for seconds in last["seconds"].values())
 
-    codes, replays = method.startswith("eec"), method.startswith("replay")
+    codes, replays = method.startswith("eec"), method.startswith(("replay", "icarl"))
     assert [sample.label for sample in samples] == list(range(10))
     shown = ["test image"] + ["coded and decoded"] * (codes or method.startswith("replay-"))
     shown += ["4 episodes"] * codes

@@ -152,7 +152,6 @@ def test_the_teacher_is_the_net_before_the_task_also_of_a_loaded_learner(
         assert teacher is not None
         with torch.no_grad():
             assert torch.equal(teacher(images), said)
-        with torch.no_grad():
             assert each.classifier is not None and each.classifier(images).shape == (4, 3)
 
 
@@ -214,11 +213,11 @@ def test_the_best_stay_when_classes_arrive_and_they_come_back_from_a_file(
     learner.learn(task_of(2, each=20))
     assert held(learner) == [4] * 3
     assert [pile.images for pile in learner.kept.piles][:2] == [images[:4] for images in first]
-    learner = load_learner(save_learner(learner, tmp_path / "a.eec"), learner.runtime)
-    assert isinstance(learner, ICaRL)
-    learner.set_memory("6")
-    assert [pile.images for pile in learner.kept.piles][:2] == [images[:2] for images in first]
-    assert [pile.seen for pile in learner.kept.piles] == [20] * 3
+    loaded = load_learner(save_learner(learner, tmp_path / "a.eec"), learner.runtime)
+    assert isinstance(loaded, ICaRL)
+    loaded.set_memory("6")
+    assert [pile.images for pile in loaded.kept.piles][:2] == [images[:2] for images in first]
+    assert [pile.seen for pile in loaded.kept.piles] == [20] * 3
 
 
 def test_exemplars_are_herded_by_the_features_after_the_task(

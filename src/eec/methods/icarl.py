@@ -93,8 +93,8 @@ class ICaRL(Replay):
         with report.phase("rehearse"):
             shown = torch.cat([self._read(self.kept.bodies), images])
         arrived = torch.arange(len(shown)) >= len(old)
-        teacher = copy.deepcopy(self._taught)
-        with self._taught_by(Lesson(teacher and teacher.eval(), arrived)):
+        teacher = None if self._taught is None else copy.deepcopy(self._taught).eval()
+        with self._taught_by(Lesson(teacher, arrived)):
             self._train_classifier(shown, torch.cat([old, targets]), None, report)
         with report.phase("herd"):
             self.kept = self._fitting(self._herded(kept, sorted(set(targets.tolist()))))

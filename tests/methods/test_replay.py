@@ -131,6 +131,20 @@ def test_the_quality_falls_before_images_are_dropped(
     assert max(held(learner)) - min(held(learner)) <= 1
 
 
+@pytest.mark.parametrize(
+    ("name", "memory", "quality"), [("replay-webp", "18kB", 10), ("replay-jpeg", "20kB", 25)]
+)
+def test_the_first_task_is_in_the_quality_that_all_will_have_where_their_number_is_known(
+    name: str, memory: str, quality: int, make: Make, task_of: TaskOf
+) -> None:
+    learner = make(name, memory=memory, expected=100)
+    for digit in range(5):
+        report = learner.learn(task_of(digit, each=20))
+        # The file's header is there once: it takes no share of what each task is given.
+        assert learner.kept.quality == quality and not report.notes[digit == 0 :]
+    assert held(learner) == [20] * 5
+
+
 def test_a_quality_asked_for_is_kept_to(make: Make, task_of: TaskOf, tmp_path: Path) -> None:
     learner = make("replay-jpeg", memory="7kB", quality=90)
     learner.learn(task_of(0, 1, each=30))

@@ -74,7 +74,8 @@ def test_every_method_fills_the_measures(method: str, tmp_path: Path, cpu: Runti
     assert {"train classifier", "evaluate"} <= last["seconds"].keys()
     assert all(seconds >= 0 for seconds in last["seconds"].values())
 
-    codes, replays, generates = keeps_codes(method), "replay" in method, method == "eec-cgan"
+    codes, replays = keeps_codes(method), method.startswith(("replay", "icarl"))
+    generates = method == "eec-cgan"
     assert [sample.label for sample in samples] == list(range(10))
     shown = ["test image"] + ["coded and decoded"] * (codes or method.startswith("replay-"))
     shown += ["4 episodes"] * codes + ["4 generated"] * generates

@@ -118,7 +118,7 @@ class Run:
     """Weigh decoded images by their decay [True]."""
     memory: str | None = None
     """What may be kept of old classes: slots (5000; an episode or an image takes one, a concept
-    two), bytes on disk without the classifier (5MB), or unlimited [unlimited]."""
+    two), bytes on disk without the classifier (5MB), or unlimited [unlimited; icarl 2000]."""
     over_budget: OverBudget | None = None
     """Over budget: keep episodes that stand for others (spread), merge into concepts, the same to
     the letter of the paper (literal), or drop at random [by method: spread, published literal]."""

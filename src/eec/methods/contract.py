@@ -28,7 +28,7 @@ from eec.methods.options import ClassifierOptions
 from eec.nets.classifiers import CLASSIFIERS, Classifier, Shape, shape_of
 from eec.training.batches import Batches, to_float
 from eec.training.journal import Journal
-from eec.training.loop import Progress, apply, quiet, train
+from eec.training.loop import Loss, Progress, apply, quiet, train
 from eec.training.recipes import find_recipe
 from eec.training.runtime import Runtime, derive_seed, generator, seeded
 
@@ -226,14 +226,9 @@ class Method(ABC):
                 net.eval()
                 return
             device = self.runtime.device
-            targets = targets.to(device)
             drawn, weights = self._draw(targets, weights)
             weights = None if weights is None else weights.to(device)
-
-            def loss(batch: Tensor, index: Tensor) -> Tensor:
-                losses = cross_entropy(net(batch).float(), targets[index], reduction="none")
-                return (losses if weights is None else losses * weights[index]).mean()
-
+            loss = self._loss(net, targets.to(device), weights)
             _, height, width = self._seen_shape(self.image)
             plan = self.recipe.first if first else self.recipe.later
             train(
@@ -246,6 +241,15 @@ class Method(ABC):
                 progress,
                 report.journal,
             )
+
+    def _loss(self, net: Classifier, targets: Tensor, weights: Tensor | None) -> Loss:
+        """What `D` minimises over a mixture: the weighted cross entropy (eq. 6)."""
+
+        def loss(batch: Tensor, index: Tensor) -> Tensor:
+            losses = cross_entropy(net(batch).float(), targets[index], reduction="none")
+            return (losses if weights is None else losses * weights[index]).mean()
+
+        return loss
 
     def _draw(
         self, targets: Tensor, weights: Tensor | None

@@ -91,6 +91,11 @@ METHODS: dict[str, Entry] = {
         CompressedReplayOptions(),
         "the same, compressed as JPEG",
     ),
+    "icarl": Entry(
+        "eec.methods.icarl:ICaRL",
+        ReplayOptions(memory="2000"),
+        "real images chosen by herding, distillation, the nearest mean of them",
+    ),
 }
 
 

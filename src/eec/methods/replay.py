@@ -141,14 +141,13 @@ class Replay(Method):
     def _with(self, new: list[Tensor]) -> Kept:
         """What is kept and the new images of each class, all of them, in one quality."""
         limit = parse_budget(self.options.memory).bytes
-        if limit is not None and self.options.expected:
-            # A share of it for those that are here: else they would be compressed again later.
-            seen = sum(pile.seen for pile in self.kept.piles) + sum(map(len, new))
-            limit = round(limit * min(1, seen / self.options.expected))
+        # With room for those that will come: else these would be compressed again later.
+        here = sum(pile.seen for pile in self.kept.piles) + sum(map(len, new))
+        times = max(1.0, self.options.expected / here)
         *others, last = self._qualities()
         for quality in others:
-            kept = self._in_quality(quality, new, math.inf if limit is None else limit)
-            if kept is not None and (limit is None or self._weigh(kept) <= limit):
+            kept = self._in_quality(quality, new, math.inf if limit is None else limit / times)
+            if kept is not None and (limit is None or self._weigh_all(kept, times) <= limit):
                 return kept
         kept = self._in_quality(last, new, math.inf)
         assert kept is not None
@@ -216,7 +215,7 @@ class Replay(Method):
                 self._refuse(len(held), len(held))
             return self._of(kept, balanced_shares(held, count))
         nothing = self._weigh(self._of(kept, dict.fromkeys(held, 0)))
-        length = _length_type(kept.bodies).itemsize if self.form.ladder else 0
+        length = self._length_bytes(kept)
         sums = [self._running_bytes(kept, target, length) for target in held]
 
         def cost(count: int) -> int:
@@ -255,11 +254,20 @@ class Replay(Method):
         sizes = [len(images[place]) + length for place in self._order(kept, target)]
         return [0, *np.cumsum(sizes).tolist()]
 
+    def _length_bytes(self, kept: Kept) -> int:
+        """What it takes to say how long an image is."""
+        return _length_type(kept.bodies).itemsize if self.form.ladder else 0
+
     def _weigh(self, kept: Kept) -> int:
         """What the learner's file will have besides the classifier if this is kept."""
         twin = copy.copy(self)
         twin.kept, twin.classifier = kept, self._grown()
         return len(learner_bytes(twin)) - twin.bytes_by_part()["classifier"]
+
+    def _weigh_all(self, kept: Kept, times: float) -> float:
+        """The same for so many times the images: all else is there once."""
+        each = self._length_bytes(kept)
+        return self._weigh(kept) + (times - 1) * sum(len(body) + each for body in kept.bodies)
 
     def _grown(self) -> Classifier:
         """A classifier of the size that this one will be of after the task."""

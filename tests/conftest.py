@@ -80,7 +80,7 @@ def short_recipe(monkeypatch: pytest.MonkeyPatch) -> Recipe:
     """In place of `fast`: a few steps, which teach little and take no time."""
     sgd = Plan("sgd", rate=0.05, batch=6, steps=2, weight_decay=5e-4)
     adam = Plan("adam", rate=2e-3, batch=6, steps=1, clip=1.0)
-    recipe = Recipe(sgd, sgd, adam, adam, adam, crop=2)
+    recipe = Recipe(sgd, sgd, adam, adam, crop=2, gan=adam)
     monkeypatch.setitem(RECIPES, "fast", recipe)
     # Every autoencoder of so few steps is poor: no second attempt would change that.
     monkeypatch.setattr(codec, "ATTEMPTS", 1)

@@ -59,6 +59,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         keep_head: bool = True,
         flip: bool = False,
         turn: int = 0,
+        replay_per_epoch: int = 0,
         crop: int = 0,
         codec: CodecKind = "frozen",
         autoencoder: AutoencoderKind = "plain",
@@ -87,6 +88,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         self.keep_head = keep_head
         self.flip = flip
         self.turn = turn
+        self.replay_per_epoch = replay_per_epoch
         self.crop = crop
         self.codec = codec
         self.autoencoder = autoencoder

@@ -13,15 +13,13 @@ from eec.methods.registry import METHODS
 
 # A change here is a change for everybody who has a script: say it in CHANGELOG.md.
 OPTIONS = [
-    "--beside", "--checkpoint-every", "--class-order", "--classes-per-increment", "--code",
-    "--code-type", "--codec", "--codec-refresh", "--content", "--content-scale", "--crop",
-    "--data-dir", "--decay", "--device", "--help", "--image-bytes",
-    "--keep-head", "--linkage", "--memory", "--method", "--net", "--new-images",
-    "--no-originals", "--out",
-    "--output", "--over-budget", "--overwrite", "--per-class", "--precision", "--quality",
-    "--quiet",
-    "--recipe", "--returning", "--see", "--seed", "--share", "--size", "--strict", "--turn",
-    "--validation",
+    "--autoencoder", "--beside", "--checkpoint-every", "--class-order", "--classes-per-increment",
+    "--code", "--code-type", "--codec", "--codec-refresh", "--content", "--content-scale",
+    "--crop", "--data-dir", "--decay", "--device", "--help", "--image-bytes", "--keep-head",
+    "--keep-real", "--linkage", "--memory", "--method", "--net", "--new-images", "--no-originals",
+    "--out", "--output", "--over-budget", "--overwrite", "--per-class", "--precision",
+    "--quality", "--quiet", "--recipe", "--replay-per-epoch", "--returning", "--see", "--seed",
+    "--share", "--size", "--strict", "--turn", "--validation",
 ]  # fmt: skip
 
 ASK = """

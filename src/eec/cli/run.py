@@ -94,6 +94,9 @@ class Run:
     turn: int | None = None
     """Turn, stretch and slant images at random in training, by up to so many degrees and percent
     [by data set: 12 for digits and mnist, else 0; none with --recipe paper]."""
+    replay_per_epoch: int | None = None
+    """Images of old classes to show the classifier an epoch, drawn anew each time, which bounds the
+    time that an increment takes [all]."""
     crop: int | None = None
     """Train on random crops of this many pixels, judge on the central one: --size 256 --crop 224
     [whole images]."""

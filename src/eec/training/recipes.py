@@ -80,6 +80,11 @@ class Plan:
         return self.rate * (total - step) / (total - rise + 1)
 
 
+# The paper does not tell how its GAN was trained. This momentum is that of DCGAN: with more, it
+# swings.
+_GAN = Plan("adam", rate=1e-3, batch=32, steps=1000, momentum=0.5)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """The plans of one learner: `D` in the first increment and in later ones, the codec, or the
@@ -89,9 +94,9 @@ class Recipe:
     later: Plan
     autoencoder: Plan
     compressor: Plan
-    gan: Plan
     crop: int  # pixels of padding for random crops
     mirrored: bool = False  # where images are mirrored in training, name them both ways round
+    gan: Plan = _GAN
 
 
 _PUBLISHED_SGD = Plan("sgd", rate=0.1, batch=128, nesterov=False, weight_decay=5e-4)
@@ -100,8 +105,6 @@ _PUBLISHED_SGD = Plan("sgd", rate=0.1, batch=128, nesterov=False, weight_decay=5
 _COMPRESSOR = Plan(
     "adam", rate=4e-3, batch=32, epochs=128, least_steps=1000, most_steps=4000, clip=0.05
 )
-# Nor does it tell how its GAN was trained. This momentum is that of DCGAN: with more, it swings.
-_GAN = Plan("adam", rate=1e-3, batch=32, steps=1000, momentum=0.5)
 
 _FAST_SGD = Plan(
     "sgd",
@@ -130,7 +133,6 @@ RECIPES: dict[str, Recipe] = {
         later=_FAST_SGD,
         autoencoder=Plan("adam", rate=4e-3, batch=32, steps=1000, clip=1.0),
         compressor=_COMPRESSOR,
-        gan=_GAN,
         crop=2,
         mirrored=True,
     ),

@@ -12,7 +12,6 @@ import pytest
 from eec.cli.display import Display
 from eec.paper import experiments
 from eec.paper.experiments import Block, Experiment, Line, Protocol
-from eec.report import write
 from eec.runs import expected_time
 
 Call = Callable[..., Any]
@@ -42,8 +41,7 @@ def small(*blocks: Block, shows: experiments.Shows = "accuracy") -> Experiment:
 
 @pytest.fixture
 def asked(call: Call, short_recipe: object, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """`asked("table1")`, which is small; the pages of single runs are others' business."""
-    monkeypatch.setattr(write, "write_report", lambda path: None)
+    """`asked("table1")`, which is small."""
     monkeypatch.setattr(expected_time, "STEPS", 3)
     monkeypatch.setitem(experiments.EXPERIMENTS, "table1", small(BLOCK))
     return lambda *arguments: call("paper", *arguments)

@@ -136,7 +136,7 @@ def _do(
         rest = human_seconds(times * (total - before))
         return f"{_place(block)}, {line.name}, seed {job.config.seed}; {rest} to go"
 
-    return do_in_sequence(sweep, name)
+    return do_in_sequence(sweep, name, pages=False)  # `eec report RUN` draws what is wanted
 
 
 def _words(asked: Asked, sweep: Sweep) -> list[str]:
@@ -181,21 +181,20 @@ def _conclude(
     from eec.report.folder import RunRecord, read_run
     from eec.runs.found import look_at
 
-    parts: dict[int, Part] = {}
+    finished: dict[int, dict[str, dict[int, RunRecord]]] = {}  # by block, then by line
+    blocks = {id(one.block): one.block for one in planned}
     for one in planned:
-        part = parts.setdefault(id(one.block), Part(one.block, {}))
-        runs: dict[int, RunRecord] = {}
+        runs = finished.setdefault(id(one.block), {}).setdefault(one.line.name, {})
         for job in one.jobs:
             found = look_at(job.path)
             if found and found.finished:
                 runs[job.config.seed] = read_run(job.path)
-        part.runs[one.line.name] = runs
     result = Result(
         asked.name,
         EXPERIMENTS[asked.name],
         asked.scale,
         seeds,
-        list(parts.values()),
+        [Part(block, finished[key]) for key, block in blocks.items()],
         left_out,
         command,
     )

@@ -35,7 +35,9 @@ def how_far(sweep: Sweep) -> str:
     return ", ".join(f"{count} {words}" for words, count in counts.items() if count)
 
 
-def do_in_sequence(sweep: Sweep, name: Callable[[Job], str] = lambda job: job.name) -> int:
+def do_in_sequence(
+    sweep: Sweep, name: Callable[[Job], str] = lambda job: job.name, *, pages: bool = True
+) -> int:
     """Carry out what is left, each with its display; gives how many failed."""
     from rich.console import Console
 
@@ -57,10 +59,10 @@ def do_in_sequence(sweep: Sweep, name: Callable[[Job], str] = lambda job: job.na
         with stopping(journal), Display(console, quiet=False) as display:
             yield Watch(display, journal, display.reading)
 
-    return tell_outcomes(in_sequence(sweep.left, watching))
+    return tell_outcomes(in_sequence(sweep.left, watching), pages=pages)
 
 
-def tell_outcomes(outcomes: Iterator[Outcome], of: int | None = None) -> int:
+def tell_outcomes(outcomes: Iterator[Outcome], of: int | None = None, *, pages: bool = True) -> int:
     """A line for each run as it is done, and its page; gives how many failed."""
     from rich.console import Console
 
@@ -78,7 +80,8 @@ def tell_outcomes(outcomes: Iterator[Outcome], of: int | None = None) -> int:
                 line = f"{number} of {of} done: {line}"
             console.print(line, highlight=False, markup=False, soft_wrap=True)
             try:
-                write_report(job.path)
+                if pages:
+                    write_report(job.path)
             except Exception as error:  # the run is whole, and others wait: its page can wait
                 words = " ".join(str(error).split())
                 say(f"{job.path} is done, but not its page: {type(error).__name__}: {words}")

@@ -34,7 +34,7 @@ class Part:
     """One block with its runs, by the names of its lines; those that are finished."""
 
     block: Block
-    runs: dict[str, Records]
+    runs: Mapping[str, Records]
 
     @property
     def lines(self) -> list[tuple[Line, Records]]:

@@ -4,13 +4,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench results clean
 
 help:
 	@echo "make demo    learn the embedded digits class by class; says where the report is"
 	@echo "make test    run the tests"
 	@echo "make lint    check format, style, types and the order of imports"
 	@echo "make bench   measure speed"
+	@echo "make results put the tables that eec paper left in runs/ into docs/results.md"
 	@echo "make clean   remove .venv, caches and build leftovers (runs/ stays)"
 	@echo
 	@echo "The first call installs into .venv; PYTHON=... chooses the interpreter (3.11 or newer)."
@@ -30,6 +31,9 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
+
+results: $(READY)
+	$(BIN)/eec paper results
 
 # The stamp is touched last: an installation that broke off is taken up again by the next call.
 $(READY): pyproject.toml constraints.txt

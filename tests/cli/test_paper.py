@@ -12,10 +12,11 @@ import torch
 import tyro
 from PIL import Image
 
-from eec.cli.paper import EXPERIMENTS, Paper
+from eec.cli.paper import FIGURES, Paper
 from eec.data.dataset import Dataset
 from eec.errors import UserError
 from eec.paper import encoded
+from eec.paper.experiments import EXPERIMENTS
 from eec.training.recipes import Plan
 
 
@@ -40,7 +41,7 @@ def small(digits: Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 def test_the_list_has_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     paper()
     shown = capsys.readouterr().out
-    assert [line.split()[0] for line in shown.splitlines()] == list(EXPERIMENTS)
+    assert [line.split()[0] for line in shown.splitlines()] == [*EXPERIMENTS, *FIGURES]
     assert "200 concepts" in shown
     paper("list")
     assert capsys.readouterr().out == shown
@@ -62,14 +63,18 @@ def test_a_figure_leaves_a_picture_and_its_measures(
     paper(name, "--out", "new/there", "--seed", "2", "--linkage", "centroid")
     shown = capsys.readouterr()
     folder = tmp_path / "new" / "there"
-    assert sorted(path.name for path in folder.iterdir()) == [f"{name}.json", f"{name}.png"]
+    there = [f"{name}.json", "pictures", "table.md"]
+    assert sorted(path.name for path in folder.iterdir()) == there
     facts = json.loads((folder / f"{name}.json").read_bytes())
     assert (facts["seed"], facts["linkage"], len(facts["rows"])) == (2, "centroid", rows)
-    with Image.open(folder / f"{name}.png") as picture:
+    table = (folder / "table.md").read_text()
+    assert f"`eec {name} --out new/there" in table and f"](pictures/{name}.png)" in table
+    assert "| 20 concepts |" in table and str(facts["claims"][0]["found"]) in table
+    with Image.open(folder / "pictures" / f"{name}.png") as picture:
         colours = set(map(tuple, np.asarray(picture.convert("RGB")).reshape(-1, 3).tolist()))
     assert {(0, 0x72, 0xB2), (0xE6, 0x9F, 0)} <= colours
     assert max(map(len, shown.out.partition("olds: ")[0].splitlines())) <= 80
-    for words in ("20 concepts", f"new/there/{name}.png", f"new/there/{name}.json"):
+    for words in ("20 concepts", f"new/there/pictures/{name}.png", f"new/there/{name}.json"):
         assert words in shown.out
     verdicts = [line for line in shown.out.splitlines() if line.startswith(("Holds", "Does not"))]
     assert len(verdicts) == len(facts["claims"])
@@ -79,11 +84,11 @@ def test_a_figure_leaves_a_picture_and_its_measures(
 @pytest.mark.usefixtures("small")
 def test_without_a_folder_it_is_named_like_that_of_a_run(tmp_path: Path) -> None:
     paper("figure6", "--seed", "3")
-    assert (tmp_path / "runs" / "paper-figure6-ward-3" / "figure6.png").exists()
+    assert (tmp_path / "runs" / "paper-figure6-ward-3" / "table.md").exists()
 
 
 def test_an_unknown_experiment_is_refused() -> None:
-    with pytest.raises(UserError, match="unknown experiment 'figure9': choose one of list, figure"):
+    with pytest.raises(UserError, match="unknown experiment 'figure9': choose one of list, "):
         paper("figure9")
 
 

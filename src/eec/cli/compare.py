@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from eec.cli.run import DATASET_NAMES, Run, file_name
+from eec.cli.many_runs import do_in_sequence, how_far, run_config, say, tell_outcomes
+from eec.cli.run import DATASET_NAMES, file_name
 from eec.errors import UserError
 from eec.methods.options import Net, RecipeName
 from eec.methods.registry import METHODS, find_method
 from eec.runs.config import RunConfig
-from eec.runs.sweep import Job, Sweep, plan
+from eec.runs.sweep import Sweep, plan
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from eec.report.folder import RunRecord
-    from eec.runs.engines import Outcome, Watch
 
 STREAM = (
     "data_dir", "size", "classes_per_increment", "class_order", "per_class", "validation",
@@ -138,32 +135,20 @@ class Compare:
         return {name: value for name, value in values.items() if value != plain[name]}
 
     def _config(self, method: str, seed: int) -> RunConfig:
-        """As `eec run` would have it, with the command that repeats this run alone."""
         chosen = self._chosen((*STREAM, *OF_METHODS))
         for name in _lacking(method):
             chosen.pop(name, None)
-        command = ["run", self.dataset, "--method", method, "--seed", str(seed)]
-        for name, value in chosen.items():
-            command += [f"--{name.replace('_', '-')}", str(value)]
-        return Run(self.dataset, method=method, seed=seed, **chosen).config(command)
+        return run_config(self.dataset, method, seed, chosen)
 
     def _tell(self, methods: list[str], sweep: Sweep, folder: Path) -> None:
         """What will be done, and what is not as it may seem. All but the result: to stderr."""
         for option in self._chosen(OF_METHODS):
             if without := [method for method in methods if option in _lacking(method)]:
                 verb = "have" if len(without) > 1 else "has"
-                _say(f"{', '.join(without)} {verb} no {option}: run without it")
-        taken = len(sweep.jobs) - len(sweep.left)
-        begun = sum(job.done > 0 for job in sweep.left)
-        counts = {
-            "finished before": taken,
-            "to go on with": begun,
-            "to do": len(sweep.left) - begun,
-        }
-        parts = [f"{count} {words}" for words, count in counts.items() if count]
-        _say(f"{len(sweep.jobs)} runs in {folder}: {', '.join(parts)}")
+                say(f"{', '.join(without)} {verb} no {option}: run without it")
+        say(f"{len(sweep.jobs)} runs in {folder}: {how_far(sweep)}")
         if sweep.others:
-            _say(
+            say(
                 f"{sweep.others} more there, of another configuration, seed or code, "
                 "stay as they are"
             )
@@ -172,53 +157,15 @@ class Compare:
         """Carry out what is left; gives how many failed."""
         if not sweep.left:
             return 0
-        from rich.console import Console
-
-        from eec.report.folder import read_run
-        from eec.report.table import headline
-        from eec.report.write import write_report
-
-        console = Console(stderr=True)
-        failed = 0
-        for number, outcome in enumerate(self._outcomes(sweep, console), start=1):
-            job, mistake = outcome.job, outcome.mistake
-            if mistake is None:
-                line = headline(read_run(job.path))
-                if self.engine != "sequence":
-                    line = f"{number} of {len(sweep.left)} done: {line}"
-                console.print(line, highlight=False, markup=False, soft_wrap=True)
-                try:
-                    write_report(job.path)
-                except Exception as error:  # the run is whole, and others wait: its page can wait
-                    words = " ".join(str(error).split())
-                    _say(f"{job.path} is done, but not its page: {type(error).__name__}: {words}")
-            else:
-                failed += 1
-                _say(f"{job.path} failed: {mistake}")
-        return failed
-
-    def _outcomes(self, sweep: Sweep, console: Console) -> Iterator[Outcome]:
-        from eec.runs.engines import in_processes, in_sequence, on_ray
+        if self.engine == "sequence":
+            return do_in_sequence(sweep)
+        from eec.runs.engines import in_processes, on_ray
 
         if self.engine == "processes":
-            return in_processes(sweep.left, self.retries, self.jobs or AT_ONCE)
-        if self.engine == "ray":
-            return on_ray(sweep.left, self.retries, self.address)
-
-        @contextmanager
-        def watching(job: Job) -> Iterator[Watch]:
-            from eec.cli.carry_out import stopping
-            from eec.cli.display import Display
-            from eec.runs.engines import Watch
-            from eec.training.journal import Journal
-
-            number = sweep.jobs.index(job) + 1
-            console.print(f"run {number} of {len(sweep.jobs)}: {job.name}", highlight=False)
-            journal = Journal()
-            with stopping(journal), Display(console, quiet=False) as display:
-                yield Watch(display, journal, display.reading)
-
-        return in_sequence(sweep.left, watching)
+            outcomes = in_processes(sweep.left, self.retries, self.jobs or AT_ONCE)
+        else:
+            outcomes = on_ray(sweep.left, self.retries, self.address)
+        return tell_outcomes(outcomes, of=len(sweep.left))
 
     def _conclude(self, sweep: Sweep, folder: Path, failed: int) -> None:
         """The result, from the folders of the runs that are finished."""
@@ -255,7 +202,3 @@ def _lacking(method: str) -> list[str]:
     """Which of the choices for methods this one does not have."""
     known = {field.name for field in fields(METHODS[method].options)}
     return [name for name in OF_METHODS if name not in known]
-
-
-def _say(line: str) -> None:
-    print(f"eec: {line}", file=sys.stderr)

@@ -1,70 +1,120 @@
 """`eec paper NAME`: an experiment of the paper, done again.
 
-To add one: a function that does it, and its line in EXPERIMENTS.
+To add one that is made of runs: `paper/experiments.py` has them as data. Any other: a function that
+does it, and its line in FIGURES.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from eec.cli.experiment import Asked, carry_out
 from eec.errors import UserError
 from eec.methods.options import Linkage
+from eec.paper import experiments
+
+FIGURES = {
+    "figure3": "codes of two classes of MNIST, and pseudo-codes from 4000 to 200 concepts",
+    "figure6": "the same with 200 concepts, and with one centroid a class, as FearNet keeps",
+}
+RESULTS = Path("docs") / "results.md"
 
 
 @dataclass(frozen=True)
 class Paper:
-    """Do an experiment of the paper again, measure what it claims, and draw it."""
+    """Do an experiment of the paper again: say how long it will take, run what is missing, and set
+    what was measured beside what was published."""
 
     name: tyro.conf.Positional[
         Annotated[
             str,
-            tyro.conf.arg(metavar="NAME", help="Experiment: those that `eec paper list` lists."),
+            tyro.conf.arg(
+                metavar="NAME",
+                help="Experiment: one that `eec paper list` lists; results gathers the tables of "
+                "those that were done into docs/results.md.",
+            ),
         ]
     ] = "list"
+    scale: Annotated[str, tyro.conf.arg(metavar="cpu|full")] = "cpu"
+    """full: the published protocol, for a GPU and days; cpu: a reduction of it for two cores, which
+    says what it is and how long it will take before it starts."""
+    seeds: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Seeds 0 to N-1 [as the scale has them: 10 in full]."""
     data_dir: Path | None = None
     """Where the data sets lie [EEC_DATA, or eec in the user's cache folder]."""
     out: Path | None = None
-    """Folder for picture and measures [runs/paper-NAME-LINKAGE-SEED]."""
+    """Folder of runs, table.md, report.html and pictures [runs/paper-NAME; figure3 and figure6:
+    runs/paper-NAME-LINKAGE-SEED]. Runs that are finished in it are taken, unfinished ones gone on
+    with. Of results: the folder that holds those of the experiments [runs]."""
     seed: int = 0
-    """Decides all that is random."""
+    """Of figure3 and figure6: decides all that is random."""
     linkage: Linkage = "ward"
-    """Which episodes become one concept; the paper's is centroid."""
+    """Of figure3 and figure6: which episodes become one concept; the paper's is centroid."""
 
     def start(self, arguments: Sequence[str]) -> None:
         if self.name == "list":
             _list()
-            return
-        if self.name not in EXPERIMENTS:
-            raise UserError(
-                f"unknown experiment {self.name!r}: choose one of list, {', '.join(EXPERIMENTS)}"
-            )
-        EXPERIMENTS[self.name].act(self)
+        elif self.name == "results":
+            _gather(self.out or Path("runs"))
+        elif self.name in FIGURES:
+            self._check(made_of_runs=False)
+            _encoded(self, arguments)
+        elif self.name in experiments.EXPERIMENTS:
+            self._check(made_of_runs=True)
+            _check_folder(self.folder)
+            asked = Asked(self.name, self.scale, self.seeds, self.folder, self.data_dir)
+            carry_out(asked, arguments)
+        else:
+            known = ", ".join(("list", "results", *_all()))
+            raise UserError(f"unknown experiment {self.name!r}: choose one of {known}")
+
+    def _check(self, *, made_of_runs: bool) -> None:
+        if self.scale not in experiments.SCALES:
+            known = ", ".join(experiments.SCALES)
+            raise UserError(f"unknown scale {self.scale!r}: choose one of {known}")
+        if made_of_runs and (self.seed or self.linkage != "ward"):
+            raise UserError("--seed and --linkage are of figure3 and figure6: use --seeds")
+        if not made_of_runs and self.seeds is not None:
+            raise UserError(f"--seeds {self.seeds}: {self.name} has one seed: use --seed")
 
     @property
     def folder(self) -> Path:
-        return self.out or Path("runs") / f"paper-{self.name}-{self.linkage}-{self.seed}"
+        made = f"paper-{self.name}"
+        if self.name in FIGURES:
+            made += f"-{self.linkage}-{self.seed}"
+        return self.out or Path("runs") / made
 
 
-@dataclass(frozen=True)
-class Experiment:
-    description: str
-    act: Callable[[Paper], None]
+def _all() -> dict[str, str]:
+    """Every experiment with its description."""
+    made = {name: one.description for name, one in experiments.EXPERIMENTS.items()}
+    return made | FIGURES
 
 
 def _list() -> None:
-    width = max(map(len, EXPERIMENTS))
-    for name, experiment in EXPERIMENTS.items():
-        print(f"{name:<{width}}  {experiment.description}")
+    listed = _all()
+    width = max(map(len, listed))
+    for name, description in listed.items():
+        print(f"{name:<{width}}  {description}")
 
 
-def _encoded(asked: Paper) -> None:
+def _gather(folder: Path) -> None:
+    from eec.report.results import gather
+
+    for table in gather(folder, list(_all()), RESULTS):
+        print(f"taken    {table}")
+    print(f"written  {RESULTS}")
+
+
+def _encoded(asked: Paper, arguments: Sequence[str]) -> None:
     """Figures 3 and 6: codes of two numbers, and what is drawn from concepts of them."""
     _check_folder(asked.folder)
 
@@ -73,14 +123,16 @@ def _encoded(asked: Paper) -> None:
     from eec.cli.pictures import Watch
     from eec.files import write_whole
     from eec.paper.encoded import figure3, figure6
-    from eec.report.encoded import encoded_figure, encoded_table
+    from eec.report.encoded import encoded_figure, encoded_markdown, encoded_table
 
     experiment = {"figure3": figure3, "figure6": figure6}[asked.name]
     with Watch(quiet=False) as watch:
         result = experiment(asked.data_dir, asked.linkage, asked.seed, watch.phase)
     facts = json.dumps(result.facts(), indent=2) + "\n"
     measures = write_whole(asked.folder / f"{asked.name}.json", facts.encode())
-    picture = encoded_figure(result, asked.folder / f"{asked.name}.png")
+    picture = encoded_figure(result, asked.folder / "pictures" / f"{asked.name}.png")
+    command = shlex.join(["eec", *arguments])
+    write_whole(asked.folder / "table.md", encoded_markdown(result, command, picture).encode())
     console = Console()
     console.print(encoded_table(result))
     for line in (*result.claims, f"measures  {measures}", f"picture   {picture}"):
@@ -94,13 +146,3 @@ def _check_folder(folder: Path) -> None:
         raise UserError(f"--out {folder}: {there} is a file: choose a folder")
     if not os.access(there, os.W_OK | os.X_OK):
         raise UserError(f"--out {folder}: {there} cannot be written to: choose another folder")
-
-
-EXPERIMENTS: dict[str, Experiment] = {
-    "figure3": Experiment(
-        "codes of two classes of MNIST, and pseudo-codes from 4000 to 200 concepts", _encoded
-    ),
-    "figure6": Experiment(
-        "the same with 200 concepts, and with one centroid a class, as FearNet keeps", _encoded
-    ),
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -144,19 +144,19 @@ def _memory_of(row: Row) -> str:
 # Words
 
 
-def _plus_minus(value: Spread) -> str:
+def plus_minus(value: Spread) -> str:
     deviation = "" if value.deviation is None else f" ± {value.deviation:.2f}"
     return f"{value.mean:.2f}{deviation}"
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "−")
 
 
-def _interval(difference: Difference) -> str:
+def interval(difference: Difference) -> str:
     if difference.low is None or difference.high is None:
         return NOTHING
-    return f"{_signed(difference.low)} to {_signed(difference.high)}"
+    return f"{signed(difference.low)} to {signed(difference.high)}"
 
 
 def _printed(number: Published) -> str:
@@ -172,8 +172,8 @@ def _cells(row: Row) -> list[str]:
     return [
         row.method,
         str(row.accuracy.n),
-        _plus_minus(row.accuracy),
-        _plus_minus(row.average),
+        plus_minus(row.accuracy),
+        plus_minus(row.average),
         human_bytes(row.memory),
         human_bytes(row.classifier),
         human_seconds(row.seconds),
@@ -182,6 +182,7 @@ def _cells(row: Row) -> list[str]:
 
 
 TEXT_COLUMNS = ("method", "measure", "paper", "is")
+LONG_COLUMNS = ("paper",)  # which are folded where room is short
 AGAINST_COLUMNS = (
     "method",
     "measure",
@@ -199,8 +200,8 @@ def _against_rows(comparison: Comparison) -> list[list[str]]:
             one.method,
             measure,
             str(difference.n),
-            _signed(difference.mean),
-            _interval(difference),
+            signed(difference.mean),
+            interval(difference),
             difference.verdict,
         ]
         for one in comparison.against
@@ -221,14 +222,20 @@ def _against_title(comparison: Comparison) -> str:
 
 def terminal_tables(comparison: Comparison) -> list[Table]:
     cells = [_cells(row) for row in comparison.rows]
-    tables = [_table(_title(comparison), _columns(comparison), cells)]
+    tables = [terminal_table(_title(comparison), _columns(comparison), cells)]
     if comparison.against:
         cells = _against_rows(comparison)
-        tables.append(_table(_against_title(comparison), AGAINST_COLUMNS, cells))
+        tables.append(terminal_table(_against_title(comparison), AGAINST_COLUMNS, cells))
     return tables
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def terminal_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    text_columns: Collection[str] = TEXT_COLUMNS,
+    long_columns: Collection[str] = LONG_COLUMNS,
+) -> Table:
     table = Table(
         title=Text(title),
         title_justify="left",
@@ -238,9 +245,12 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
         padding=(0, 1, 0, 0),
     )
     for column in columns:
-        text = column in TEXT_COLUMNS
+        text = column in text_columns
         table.add_column(
-            column, justify="left" if text else "right", no_wrap=column != "paper", overflow="fold"
+            column,
+            justify="left" if text else "right",
+            no_wrap=column not in long_columns,
+            overflow="fold",
         )
     for row in rows:
         table.add_row(*map(Text, row))
@@ -250,19 +260,23 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
 def as_markdown(comparison: Comparison) -> str:
     parts = [
         f"**{_title(comparison)}**\n\n",
-        _markdown(_columns(comparison), [_cells(row) for row in comparison.rows]),
+        markdown(_columns(comparison), [_cells(row) for row in comparison.rows]),
     ]
     if comparison.against:
         parts += [
             f"\n{_against_title(comparison)}:\n\n",
-            _markdown(AGAINST_COLUMNS, _against_rows(comparison)),
+            markdown(AGAINST_COLUMNS, _against_rows(comparison)),
         ]
     parts += [f"\n{note}\n" for note in comparison.notes]
     return "".join(parts)
 
 
-def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    ruler = [":--" if column in TEXT_COLUMNS else "--:" for column in columns]
+def markdown(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    text_columns: Collection[str] = TEXT_COLUMNS,
+) -> str:
+    ruler = [":--" if column in text_columns else "--:" for column in columns]
     lines = [columns, ruler, *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 

@@ -1,5 +1,9 @@
 """Figures 3 and 6 of the paper, drawn, and their measures as a table."""
 
+import datetime
+import os
+import platform
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +14,7 @@ from rich.table import Table
 from eec.paper.encoded import CLASSES, Encoded, Result, Row
 from eec.report import canvas
 from eec.report.canvas import BLUE, ORANGE
+from eec.report.comparison import markdown
 from eec.report.words import percent
 
 COLOURS = (BLUE, ORANGE)
@@ -87,13 +92,36 @@ def encoded_table(result: Result) -> Table:
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-    table.add_column("drawn from", no_wrap=True)
-    distances = [f"way {label} %" for label in CLASSES]
-    for heading in ("of one", "largest", "wrong %", *distances, "/halves"):
+    first, *others = _headings()
+    table.add_column(first, no_wrap=True)
+    for heading in others:
         table.add_column(heading, justify="right")
     for row in (result.real, *result.rows):
         table.add_row(*_cells(row, result.real))
     return table
+
+
+def encoded_markdown(result: Result, command: str, picture: Path) -> str:
+    """The same with what was claimed and found, for docs/results.md."""
+    columns = _headings()
+    rows = [_cells(row, result.real) for row in (result.real, *result.rows)]
+    today = datetime.datetime.now().astimezone().date()
+    return "".join(
+        [
+            f"## {TITLES[result.figure]}\n\n`{command}`\n\n",
+            f"{today}; {_subtitle(result)}; {platform.machine()}, {os.cpu_count()} cores, "
+            f"torch {version('torch')}.\n\n",
+            markdown(columns, rows, columns[:1]),
+            f"\n{MEASURES_MEAN}.\n",
+            f"\n![{picture.stem}](pictures/{picture.name})\n\n",
+            *(f"- {claim}\n" for claim in result.claims),
+        ]
+    )
+
+
+def _headings() -> list[str]:
+    distances = [f"way {label} %" for label in CLASSES]
+    return ["drawn from", "of one", "largest", "wrong %", *distances, "/halves"]
 
 
 def _cells(row: Row, real: Row) -> list[str]:

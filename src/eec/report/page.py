@@ -54,10 +54,11 @@ def write_page(
         content = _one_run(records[0], joint)
     else:
         content = _several_runs(records)
-    return write_whole(path, _render(content).encode("utf-8"))
+    return write_whole(path, render(content).encode("utf-8"))
 
 
-def _render(content: Mapping[str, Any]) -> str:
+def render(content: Mapping[str, Any]) -> str:
+    """The page as text; `content` has what the template names."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -85,7 +86,7 @@ def _one_run(record: RunRecord, joint: Sequence[RunRecord]) -> dict[str, Any]:
         "title": words.run_name(record),
         "subtitle": _subtitle(record),
         "cards": _cards(record),
-        "headline": _headline(record, joint),
+        "headlines": [_headline(record, joint)],
         "warnings": _warnings(record),
         "notes": _notes(record),
         "charts": run_charts(record, joint),
@@ -117,7 +118,7 @@ def _several_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
         "title": f"{len(records)} runs on {', '.join(data_sets)}",
         "subtitle": words.stream_words(records[0]) if len(groups) == 1 else "",
         "cards": [],
-        "headline": table,
+        "headlines": [table],
         "warnings": unfinished,
         "notes": list(notes),
         "charts": group_charts(groups),

@@ -40,7 +40,12 @@ class Watcher(Protocol):
 
 def prepare(config: RunConfig, progress: Progress = quiet) -> tuple[Stream, Method]:
     """The stream and the untaught method; every mistake in the configuration shows here."""
-    runtime = choose_runtime(config.device, config.precision)
+    choose_runtime(config.device, config.precision)  # refused before minutes of reading
+    stream = read_stream(config, progress)
+    return stream, untaught(config, stream)
+
+
+def read_stream(config: RunConfig, progress: Progress = quiet) -> Stream:
     dataset = load_dataset(
         config.dataset,
         config.data_dir,
@@ -52,7 +57,7 @@ def prepare(config: RunConfig, progress: Progress = quiet) -> tuple[Stream, Meth
     order: Any = config.class_order
     if isinstance(order, str) and order not in ORDERS:
         order = read_class_order(Path(order), dataset.classes)
-    stream = make_stream(
+    return make_stream(
         dataset,
         classes_per_increment=config.increments,
         order=order,
@@ -61,6 +66,11 @@ def prepare(config: RunConfig, progress: Progress = quiet) -> tuple[Stream, Meth
         validation=config.validation,
         returning=config.returning,
     )
+
+
+def untaught(config: RunConfig, stream: Stream) -> Method:
+    """The method, with what it takes from its stream; refuses a stream that it cannot learn."""
+    runtime = choose_runtime(config.device, config.precision)
     turn = stream.turn if config.turn is None else config.turn
     if config.options.recipe == "paper":  # which knows of crops and mirrors only
         turn = 0
@@ -69,7 +79,7 @@ def prepare(config: RunConfig, progress: Progress = quiet) -> tuple[Stream, Meth
         options = replace(options, expected=sum(len(i.train) for i in stream.increments))
     method = make_method(config.method, options, config.seed, runtime)
     method.check(stream.increments[0].task)
-    return stream, method
+    return method
 
 
 def run(

@@ -51,8 +51,11 @@ class Sweep:
         return [job for job in self.jobs if not job.finished]
 
 
-def plan(configs: Sequence[RunConfig], folder: Path) -> Sweep:
-    """A folder for each configuration: that of a run which is the same, or a free one."""
+def plan(configs: Sequence[RunConfig], folder: Path, stem: str | None = None) -> Sweep:
+    """A folder for each configuration: that of a run which is the same, or a free one.
+
+    New ones are called after their seed and `stem`, which is the method's name if not given.
+    """
     there = list(find_runs(folder))
     keys = [run_key(run) for run in there]
     taken: set[Path] = set()
@@ -65,7 +68,7 @@ def plan(configs: Sequence[RunConfig], folder: Path) -> Sweep:
             taken.add(best.path)
             jobs.append(Job(config, best.path, best.done, best.finished))
         else:
-            jobs.append(Job(config, _free(folder, config)))
+            jobs.append(Job(config, _free(folder, stem or config.method, config.seed)))
     return Sweep(jobs, others=sum(run.path not in taken for run in there))
 
 
@@ -131,8 +134,8 @@ def _read_order(path: Path) -> list[str] | str:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _free(folder: Path, config: RunConfig) -> Path:
-    name = f"{config.method}-{config.seed}"
+def _free(folder: Path, stem: str, seed: int) -> Path:
+    name = f"{stem}-{seed}"
     names = (name if n == 1 else f"{name}-{n}" for n in count(1))
     return next(path for path in (folder / name for name in names) if _is_free(path))
 

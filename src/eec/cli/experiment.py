@@ -1,0 +1,226 @@
+"""`eec paper NAME` for experiments that are made of runs: state the time, do what is left, tell."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from eec.cli.many_runs import do_in_sequence, how_far, run_config, say
+from eec.cli.run import Run
+from eec.errors import UserError
+from eec.methods.registry import METHODS
+from eec.paper.experiments import EXPERIMENTS, Block, Line
+from eec.runs.sweep import Job, Sweep, plan
+
+EXPECTED = "expected.json"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An experiment as it was asked for."""
+
+    name: str
+    scale: str
+    seeds: int | None
+    folder: Path
+    data_dir: Path | None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A line of a block with its runs, one a seed."""
+
+    block: Block
+    line: Line
+    jobs: list[Job]
+
+
+def carry_out(asked: Asked, arguments: Sequence[str]) -> None:
+    protocol = EXPERIMENTS[asked.name].at(asked.scale)
+    seeds = protocol.seeds if asked.seeds is None else asked.seeds
+    if seeds < 1:
+        raise UserError(f"--seeds {seeds}: use 1 seed or more")
+    planned: list[Planned] = []
+    left_out: list[str] = []
+    for block in protocol.blocks:
+        for line in block.lines:
+            if missing := _missing(line):
+                left_out.append(f"{line.name} on {block.dataset} is left out: {missing}.")
+            else:
+                planned.append(_plan(asked, block, line, range(seeds)))
+    # The first seed of all lines comes first: stopped half-way, there is something to compare.
+    jobs = [one.jobs[seed] for seed in range(seeds) for one in planned]
+    names = {job.path: (one.block, one.line) for one in planned for job in one.jobs}
+    try:
+        failed = _do(asked, Sweep(jobs, others=0), names, left_out)
+    except KeyboardInterrupt:
+        print(f"eec: stopped; go on with: {shlex.join(['eec', *arguments])}", file=sys.stderr)
+        raise
+    _conclude(asked, seeds, planned, left_out, shlex.join(["eec", *arguments]))
+    if failed:
+        say(f"{failed} of {len(jobs)} runs failed and are not in it")
+        sys.exit(1)
+
+
+# What is to be run.
+
+
+def _missing(line: Line) -> str:
+    """Why a line cannot be run here; nothing if it can."""
+    if line.method not in METHODS:
+        return f"there is no method {line.method}"
+    known = {field.name for field in fields(METHODS[line.method].options)}
+    known &= {field.name for field in fields(Run)}
+    lacking = [name for name in line.options if name not in known]
+    return f"{line.method} has no option {', '.join(lacking)}" if lacking else ""
+
+
+def _plan(asked: Asked, block: Block, line: Line, seeds: Sequence[int]) -> Planned:
+    chosen: dict[str, Any] = {**block.options, **line.options}
+    if asked.data_dir is not None:
+        chosen["data_dir"] = asked.data_dir
+    for name in ("per_class", "size"):
+        if (value := getattr(block, name)) is not None:
+            chosen[name] = value
+    configs = [run_config(block.dataset, line.method, seed, chosen) for seed in seeds]
+    stem = re.sub(r"[^a-z0-9.-]+", "-", line.name.lower())
+    return Planned(block, line, plan(configs, asked.folder / _place(block), stem).jobs)
+
+
+def _place(block: Block) -> str:
+    return block.dataset if block.size is None else f"{block.dataset}-{block.size}"
+
+
+# Doing it.
+
+
+def _do(
+    asked: Asked, sweep: Sweep, names: dict[Path, tuple[Block, Line]], left_out: Sequence[str]
+) -> int:
+    """State the time, then carry out what is left; gives how many failed."""
+    if not sweep.left:
+        say(f"{len(sweep.jobs)} runs in {asked.folder}: {how_far(sweep)}")
+        return 0
+
+    from eec.cli.pictures import Watch
+    from eec.report.words import human_seconds
+    from eec.runs.expected_time import Forecast
+
+    with Watch(quiet=False, lines=False) as watch:
+        forecast = Forecast(sweep.jobs, watch.phase("reading the data sets"))
+        say(f"{len(sweep.jobs)} runs in {asked.folder}: {how_far(sweep)}")
+        for words in (*_words(asked, sweep), *left_out):
+            say(words)
+        say("measuring how fast this machine is")
+        expected = forecast.measure(lambda name: watch.phase(f"measuring {name}"))
+    total = sum(expected.values())
+    until = datetime.datetime.now().astimezone() + datetime.timedelta(seconds=total)
+    say(f"expected time: {human_seconds(total)}, until about {until:%H:%M on %d %B}")
+    _note(asked.folder, expected)
+    began = time.monotonic()
+
+    def name(job: Job) -> str:
+        block, line = names[job.path]
+        # What was expected of the runs before this one, and what they took, corrects the rest.
+        done = sweep.left[: sweep.left.index(job)]
+        before = sum(expected[other.path] for other in done)
+        times = (time.monotonic() - began) / before if before else 1.0
+        rest = human_seconds(times * (total - before))
+        return f"{_place(block)}, {line.name}, seed {job.config.seed}; {rest} to go"
+
+    return do_in_sequence(sweep, name, pages=False)  # `eec report RUN` draws what is wanted
+
+
+def _words(asked: Asked, sweep: Sweep) -> list[str]:
+    """What the scale is, data set by data set."""
+    found = []
+    for config in (job.config for job in sweep.jobs):
+        images = "all images" if config.per_class is None else f"{config.per_class} images a class"
+        size = "" if config.size is None else f", {config.size} pixels a side"
+        found.append(
+            f"scale {asked.scale}: {config.dataset}, {images}{size}, recipe {config.options.recipe}"
+        )
+    return list(dict.fromkeys(found))
+
+
+def _note(folder: Path, expected: dict[Path, float]) -> None:
+    """Keep what was first said of each run, to be held against what it took."""
+    from eec.files import write_whole
+
+    said = {str(path.relative_to(folder)): round(value, 1) for path, value in expected.items()}
+    write_whole(folder / EXPECTED, json.dumps({**said, **_said(folder)}, indent=2).encode())
+
+
+def _said(folder: Path) -> dict[str, float]:
+    try:
+        said = json.loads((folder / EXPECTED).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+# Telling.
+
+
+def _conclude(
+    asked: Asked, seeds: int, planned: Sequence[Planned], left_out: list[str], command: str
+) -> None:
+    """Tables, page and pictures, from the folders of the runs that are finished."""
+    from rich.console import Console
+
+    from eec.report.experiment import Part, Result
+    from eec.report.experiment_page import notes, terminal_tables, write_result
+    from eec.report.folder import RunRecord, read_run
+    from eec.runs.found import look_at
+
+    finished: dict[int, dict[str, dict[int, RunRecord]]] = {}  # by block, then by line
+    blocks = {id(one.block): one.block for one in planned}
+    for one in planned:
+        runs = finished.setdefault(id(one.block), {}).setdefault(one.line.name, {})
+        for job in one.jobs:
+            found = look_at(job.path)
+            if found and found.finished:
+                runs[job.config.seed] = read_run(job.path)
+    result = Result(
+        asked.name,
+        EXPERIMENTS[asked.name],
+        asked.scale,
+        seeds,
+        [Part(block, finished[key]) for key, block in blocks.items()],
+        left_out,
+        command,
+    )
+    if not result.records:
+        return
+    result = replace(result, timing=_timing(asked.folder, result.records))
+    written = write_result(result, asked.folder)
+    console = Console()
+    for table, caption in terminal_tables(result):
+        console.print(table)
+        console.print(caption, style="dim", highlight=False, markup=False)
+    for line in (*notes(result), result.timing, f"written   {', '.join(map(str, written))}"):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _timing(folder: Path, records: Sequence[Any]) -> str:
+    from eec.report.words import human_seconds, run_seconds
+
+    said = _said(folder)
+    taken = {str(record.path.relative_to(folder)): run_seconds(record) for record in records}
+    both = [path for path in taken if path in said]
+    if not both:
+        return ""
+    expected, took = (sum(times[path] for path in both) for times in (said, taken))
+    runs = "run" if len(both) == 1 else "runs"
+    return (
+        f"{len(both)} {runs}: {human_seconds(expected)} were expected, {human_seconds(took)} "
+        "were taken."
+    )

@@ -1,0 +1,342 @@
+"""The paper's experiments, as data: what is run, at which scale, and what is set beside it.
+
+To add one: its blocks, and its line in EXPERIMENTS. `full` is the published protocol; `cpu` is a
+reduction of it for two cores, all of which is written down here. Free of torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+from eec.errors import UserError
+from eec.paper.published import IN_MEMORY_TEXT, IN_RESOLUTION_TEXT
+
+Shows = Literal["accuracy", "bytes", "pictures"]
+SCALES = ("cpu", "full")
+PUBLISHED_SEEDS = 10
+UNLIMITED = "unlimited"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a table: a method with options, and the paper's row for it, if it has one."""
+
+    name: str
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    row: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Runs on one stream, to be compared with each other and with a table of the paper."""
+
+    dataset: str
+    lines: tuple[Line, ...]
+    paper: str  # the data set of the published numbers
+    table: str
+    ks: tuple[int, ...]  # A_k that are told
+    orders: tuple[tuple[str, str], ...] = ()  # names of lines: the first is said to be ahead
+    average: bool = False  # the average incremental accuracy is what the paper has
+    per_class: int | None = None
+    size: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # of all lines
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """An experiment at one scale."""
+
+    blocks: tuple[Block, ...]
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Experiment:
+    description: str
+    shows: Shows
+    cpu: Protocol
+    full: Protocol
+
+    def at(self, scale: str) -> Protocol:
+        if scale not in SCALES:
+            raise UserError(f"unknown scale {scale!r}: choose one of {', '.join(SCALES)}")
+        return self.cpu if scale == "cpu" else self.full
+
+
+# What the two scales are.
+
+# One classifier for all rows of a table: what differs is to be the method.
+REDUCED: Mapping[str, Any] = {"net": "auto", "recipe": "fast"}
+NETS = {"mnist": "dcgan", "svhn": "dcgan", "cifar10": "wgan"}  # else resnet18
+IMAGES = {"mnist": 200, "svhn": 200, "cifar10": 200, "cifar100": 50, "tiny-imagenet-50": 60}
+SEEDS = 3
+# The paper's K = 5,000 for 65,000 images, and other budgets, as slots for one image.
+SHARES = (5_000 / 65_000, 0.15, 0.3, 0.6)
+STAND_IN = {"imagenet-50": "tiny-imagenet-50"}
+
+
+def _full(block: Block) -> Block:
+    net = NETS.get(block.dataset, "resnet18")
+    return replace(block, options={"net": net, "recipe": "paper", **block.options})
+
+
+def _cpu(block: Block, per_class: int | None = None) -> Block:
+    dataset = STAND_IN.get(block.dataset, block.dataset)
+    return replace(
+        block,
+        dataset=dataset,
+        per_class=per_class or IMAGES[dataset],
+        options={**REDUCED, **block.options},
+    )
+
+
+def _both(
+    description: str, shows: Shows, blocks: tuple[Block, ...], seeds: int = SEEDS
+) -> Experiment:
+    """Where the scales differ in images, nets and training alone."""
+    return Experiment(
+        description,
+        shows,
+        cpu=Protocol(tuple(map(_cpu, blocks)), seeds),
+        full=Protocol(tuple(map(_full, blocks)), PUBLISHED_SEEDS),
+    )
+
+
+def _slots(share: float, images: int) -> str:
+    return str(round(share * images))
+
+
+# Table 1.
+
+MAIN = (
+    Line("eec", "eec"),
+    Line("eec-published", "eec-published", row="EEC"),
+    Line("eecs", "eecs", row="EECS"),
+    Line("joint", "joint", row="JT"),
+    Line("finetune", "finetune"),
+)
+MAIN_ORDERS = (
+    ("joint", "eec-published"),
+    ("joint", "eecs"),
+    ("eec-published", "eecs"),
+)
+
+
+def _equal_bytes(memory: str) -> tuple[Line, ...]:
+    return (
+        Line(f"eec, {memory}", "eec", {"memory": memory}),
+        Line(f"replay, {memory}", "replay", {"memory": memory}),
+    )
+
+
+def _table_1(dataset: str, paper: str, ks: tuple[int, ...], memory: str) -> Block:
+    equal = _equal_bytes(memory)
+    orders = (*MAIN_ORDERS, (equal[0].name, equal[1].name))
+    return Block(dataset, MAIN + equal, paper, "Table 1", ks, orders)
+
+
+TABLE_1_FULL = (
+    _table_1("mnist", "mnist", (5, 10), "5MB"),
+    _table_1("svhn", "svhn", (5, 10), "10MB"),
+    _table_1("cifar10", "cifar10", (5, 10), "10MB"),
+    _table_1("imagenet-50", "imagenet50", (30, 50), "10MB"),
+)
+TABLE_1_CPU = (
+    _cpu(_table_1("mnist", "mnist", (5, 10), "250kB")),
+    _cpu(_table_1("svhn", "svhn", (5, 10), "400kB")),
+    _cpu(_table_1("cifar10", "cifar10", (5, 10), "400kB")),
+    _cpu(_table_1("imagenet-50", "imagenet50", (30, 50), "400kB")),
+)
+
+# Table 2. The paper ablated its own form; the same switches are turned on ours.
+
+ON_IMAGENET: dict[str, Any] = {"dataset": "imagenet-50", "paper": "imagenet50", "ks": (30, 50)}
+
+
+def _ablations(memory: str) -> Block:
+    budget = {"memory": memory}
+    published = (
+        Line("eec-published", "eec-published", row="EEC"),
+        Line("eec-nonst", "eec-nonst", row="EEC-noNST"),
+        Line("eec-cgan", "eec-cgan", row="EEC-CGAN"),
+        Line("eec-vae", "eec-vae", row="EEC-VAE"),
+        Line("eec-dna", "eec-dna", row="EEC-DNA"),
+        Line("eec-nodecay", "eec-nodecay", row="EEC-noDecay"),
+        Line(f"eec-published, K={memory}", "eec-published", budget, "EEC (K=5000)"),
+        Line(f"eec-nopseudo, K={memory}", "eec-nopseudo", budget, "EEC-noPseudo"),
+    )
+    ours = (
+        Line("eec", "eec"),
+        Line("eec, no content loss", "eec", {"content": 0.0}),
+        Line("eec, no decay", "eec", {"decay": False}),
+        Line(f"eec, K={memory}", "eec", budget),
+        Line(f"eec, K={memory}, drops", "eec", {**budget, "over_budget": "drop"}),
+    )
+    whole = tuple(("eec-published", line.name) for line in published[1:6])
+    orders = (
+        *whole,
+        ("eec-published", published[6].name),
+        (published[6].name, published[7].name),
+        ("eec", "eec, no content loss"),
+        ("eec", "eec, no decay"),
+        (ours[3].name, ours[4].name),
+    )
+    return Block(lines=published + ours, table="Table 2", orders=orders, **ON_IMAGENET)
+
+
+# Budgets: figure 5.
+
+
+def _budgets(slots: tuple[str, ...]) -> Block:
+    lines = [Line("eec-published, unlimited", "eec-published", row="EEC")]
+    lines += [
+        Line(
+            f"eec-published, K={k}",
+            "eec-published",
+            {"memory": k},
+            "EEC (K=5000)" if i == 0 else "",
+        )
+        for i, k in enumerate(slots)
+    ]
+    lines += [
+        Line(f"eec, {'unlimited' if k == UNLIMITED else f'K={k}'}", "eec", {"memory": k})
+        for k in (UNLIMITED, *slots)
+    ]
+    orders = (
+        (lines[0].name, lines[1].name),
+        (f"eec, {UNLIMITED}", f"eec, K={slots[0]}"),
+    )
+    return Block(lines=tuple(lines), table="Table 2", orders=orders, **ON_IMAGENET)
+
+
+# Ratios: Table 7.
+
+RATIOS = (0.0, 0.1, 0.15, 0.2, 0.25)
+
+
+def _ratios() -> Block:
+    names = {ratio: f"eec-published, r={ratio:g}" for ratio in RATIOS}
+    lines = [
+        Line(names[r], "eec-published", {"keep_real": r} if r else {}, f"EEC (r={r:g})")
+        for r in RATIOS
+    ]
+    lines.append(Line("joint", "joint", row="JT"))
+    ordered = ["joint", *(names[r] for r in reversed(RATIOS))]
+    orders = tuple(pairwise(ordered))
+    return Block(lines=tuple(lines), table="Table 7", orders=orders, **ON_IMAGENET)
+
+
+def _memory(slots: str) -> Block:
+    lines = (
+        Line("eec-published", "eec-published", row="EEC"),
+        Line(f"eec-published, K={slots}", "eec-published", {"memory": slots}, "EEC (K=5000)"),
+        Line("eec", "eec"),
+        Line(f"eec, K={slots}", "eec", {"memory": slots}),
+        Line("joint", "joint", row="real images"),
+    )
+    return Block(lines=lines, table=IN_MEMORY_TEXT, **ON_IMAGENET)
+
+
+# With pictures.
+
+
+def _content_loss() -> Block:
+    lines = tuple(
+        Line(f"lambda {share:g}", "eec-published", {"content": share}) for share in (0.7, 0.0)
+    )
+    # Figure 2 has no numbers; those of the same two forms are in Table 2.
+    lines = (replace(lines[0], row="EEC"), replace(lines[1], row="EEC-noNST"))
+    orders = (("lambda 0.7", "lambda 0"),)
+    return Block(lines=lines, table="Table 2", orders=orders, **ON_IMAGENET)
+
+
+def _reconstructions(dataset: str, paper: str, k: int) -> Block:
+    lines = (Line("eec-published", "eec-published", row="EEC"), Line("eec", "eec"))
+    return Block(dataset, lines, paper, "Table 1", (k,))
+
+
+UNDER_CEILING = (*MAIN[:2], Line("joint", "joint"))  # where the paper printed no JT
+CIFAR_100 = Block(
+    "cifar100",
+    UNDER_CEILING,
+    "cifar100",
+    "Table 6",
+    (50, 100),
+    (("joint", "eec-published"),),
+    average=True,
+)
+HIGH_RES = Block(
+    lines=UNDER_CEILING,
+    table=IN_RESOLUTION_TEXT,
+    orders=(("joint", "eec-published"),),
+    **ON_IMAGENET,
+)
+LARGE = replace(HIGH_RES, size=256, options={"crop": 224})
+
+
+def _at_both(
+    description: str, shows: Shows, cpu: Block, full: Block, seeds: int = SEEDS
+) -> Experiment:
+    return Experiment(
+        description,
+        shows,
+        cpu=Protocol((_cpu(cpu),), seeds),
+        full=Protocol((_full(full),), PUBLISHED_SEEDS),
+    )
+
+
+_TINY = 50 * IMAGES["tiny-imagenet-50"]
+_K = _slots(SHARES[0], _TINY)
+_BUDGETS = tuple(_slots(share, _TINY) for share in SHARES)
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "table1": Experiment(
+        "EEC, EECS, joint training and baselines on four data sets",
+        "accuracy",
+        cpu=Protocol(TABLE_1_CPU, seeds=2),
+        full=Protocol(tuple(map(_full, TABLE_1_FULL)), PUBLISHED_SEEDS),
+    ),
+    "table2": _at_both(
+        "what each part of EEC is good for: one taken away at a time, of the published form and "
+        "of ours",
+        "accuracy",
+        _ablations(_K),
+        _ablations("5000"),
+    ),
+    "budgets": _at_both(
+        "accuracy against K slots for episodes and concepts",
+        "accuracy",
+        _budgets(_BUDGETS),
+        _budgets(("5000", "10000", "20000", "40000")),
+    ),
+    "ratios": _both("a share r of real images kept beside the episodes", "accuracy", (_ratios(),)),
+    "memory": _at_both("bytes by part", "bytes", _memory(_K), _memory("5000"), seeds=1),
+    "figure2": _both(
+        "decoded images with and without the content loss, side by side",
+        "pictures",
+        (_content_loss(),),
+        seeds=2,
+    ),
+    "reconstructions": _both(
+        "real images above decoded ones, for the classes of each data set",
+        "pictures",
+        (
+            _reconstructions("mnist", "mnist", 10),
+            _reconstructions("cifar10", "cifar10", 10),
+            _reconstructions("imagenet-50", "imagenet50", 50),
+        ),
+        seeds=1,
+    ),
+    "cifar100": _both("a hundred classes, ten an increment", "accuracy", (CIFAR_100,)),
+    "highres": _at_both(
+        "larger images: 64 pixels a side for two cores, 224 in full",
+        "accuracy",
+        replace(HIGH_RES, size=64),
+        LARGE,
+        seeds=2,
+    ),
+}

@@ -10,14 +10,13 @@ integration takes is. Runs that are there are not done again, and one that was s
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from whole_runs import carry_out, read, spread_words
 
 ROWS: dict[str, list[str]] = {
     "unlimited": [],
@@ -32,36 +31,6 @@ ROWS: dict[str, list[str]] = {
     "eec-published": ["--memory", "BUDGET", "--method", "eec-published"],
     "joint": ["--method", "joint"],
 }  # fmt: skip
-
-
-def carry_out(folder: Path, options: list[str], threads: int) -> None:
-    """One run, unless it is there."""
-    begun = (folder / "config.json").exists()
-    if begun and len(read(folder)) == config_of(folder)["stream"]["increments"]:
-        return
-    words = ["resume", str(folder)] if begun else ["run", *options, "--out", str(folder)]
-    program = [sys.executable, "-c", "from eec.cli.main import main; main()", *words, "--quiet"]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run(program, env=environment, capture_output=True, encoding="utf-8")
-    if done.returncode:
-        raise SystemExit(f"{folder}: {done.stderr}")
-
-
-def config_of(folder: Path) -> dict[str, Any]:
-    config: dict[str, Any] = json.loads((folder / "config.json").read_text())
-    return config
-
-
-def read(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "measures.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines]
-
-
-def spread_words(values: list[float]) -> str:
-    if len(values) == 1:
-        return f"{values[0]:.2f}"
-    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
 
 
 def row_words(name: str, runs: list[list[dict[str, Any]]], best: list[float]) -> str:

@@ -58,7 +58,7 @@ def mixtures(monkeypatch: pytest.MonkeyPatch) -> Mixtures:
 
 
 def test_the_names_are_the_papers_form_with_one_thing_changed() -> None:
-    changed = {
+    changed: dict[str, dict[str, Any]] = {
         "eec-nonst": {"content": 0.0},
         "eec-nodecay": {"decay": False},
         "eec-nopseudo": {"over_budget": "drop"},

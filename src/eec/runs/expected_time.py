@@ -147,7 +147,7 @@ def sizes_of(stream: Stream) -> list[Size]:
 
 
 def images_trained_on(method: Method, plan: str, size: Size) -> int:
-    """How many images this training has before it."""
+    """How many images an epoch of this training has."""
     options: Any = method.options
     if plan not in CLASSIFIER:
         return size.new + (size.seen if getattr(options, "codec", "") == "retrained" else 0)
@@ -157,6 +157,8 @@ def images_trained_on(method: Method, plan: str, size: Size) -> int:
     slots = parse_budget(getattr(options, "memory", "unlimited")).slots
     if slots is not None and getattr(options, "over_budget", "") == "drop":
         old = min(old, slots)
+    if method.options.replay_per_epoch:
+        old = min(old, method.options.replay_per_epoch)
     twice = getattr(options, "new_images", "") == "both"
     return old + (2 if twice else 1) * size.new
 
@@ -249,7 +251,7 @@ def _plans(recipe: Recipe) -> list[Any]:
 
 
 def _cut(plan: Plan, steps: int) -> Plan:
-    return replace(plan, steps=steps, epochs=0, least_steps=0, most_steps=None)
+    return replace(plan, steps=steps, epochs=0, least_images=0, least_steps=0, most_steps=None)
 
 
 def _looking(method: Method, task: Task) -> tuple[float, float, float]:

@@ -1,0 +1,117 @@
+"""Accuracy against bytes: what each method makes of the same budget.
+
+    python benchmarks/bytes.py DATA cifar10 --per-class 300 --budgets 100kB,300kB,1MB
+
+Each cell is `eec run` with another method and `--memory`, once for each seed, on the same images;
+the bytes are those of the learner's file without the classifier. A budget that a method cannot work
+within is left empty. Runs that are there are not done again, and one that was stopped goes on.
+Beside the table, a figure is drawn into `--out`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from whole_runs import carry_out, read, spread_words
+
+from eec.memory.budget import parse_budget
+
+REFUSED = "is too small"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method within one budget, over seeds."""
+
+    accuracies: list[float]
+    kept: float  # bytes without the classifier, mean
+
+    def __str__(self) -> str:
+        return f"{spread_words(self.accuracies)} ({self.kept / 1000:,.0f} kB)"
+
+
+def cell_of(folders: list[Path]) -> Cell | None:
+    runs = [read(folder) for folder in folders]
+    if not all(runs):
+        return None
+    last = [lines[-1] for lines in runs]
+    kept = statistics.mean(
+        sum(n for part, n in line["bytes"].items() if part != "classifier") for line in last
+    )
+    return Cell([line["accuracy"] for line in last], kept)
+
+
+def try_out(folder: Path, options: list[str], threads: int) -> None:
+    try:
+        carry_out(folder, options, threads)
+    except SystemExit as refusal:
+        if REFUSED not in str(refusal):
+            raise
+
+
+def draw(cells: dict[tuple[str, str], Cell], title: str, path: Path) -> None:
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for method in dict.fromkeys(method for method, _ in cells):
+        mine = sorted((cell.kept, cell) for (name, _), cell in cells.items() if name == method)
+        means = [statistics.mean(cell.accuracies) for _, cell in mine]
+        axes.plot([kept for kept, _ in mine], means, marker="o", label=method)
+    axes.set(xscale="log", xlabel="bytes kept, without the classifier", ylabel="accuracy (%)")
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=130)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path, help="folder of the data sets")
+    parser.add_argument("dataset", help="such as cifar10")
+    parser.add_argument("--methods", default="eec,replay-webp")
+    parser.add_argument("--budgets", default="100kB,300kB,1MB,3MB,10MB")
+    parser.add_argument("--per-class", default="300", help="training images of a class [300]")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side [1]")
+    parser.add_argument("--out", type=Path, default=Path("runs") / "bytes")
+    parser.epilog = "What is not known here is an option of eec run."
+    asked, options = parser.parse_known_args()
+    methods, budgets = asked.methods.split(","), asked.budgets.split(",")
+    for budget in budgets:
+        parse_budget(budget)
+    place = asked.out / f"{asked.dataset}-{asked.per_class}"
+    fixed = [asked.dataset, "--data-dir", str(asked.data), "--per-class", asked.per_class]
+    threads = max(1, (os.cpu_count() or 1) // asked.jobs)
+    folders: dict[tuple[str, str], list[Path]] = {}
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        waiting = []
+        for seed in range(asked.seeds):
+            for budget in budgets:
+                for method in methods:
+                    folder = place / f"{method}-{budget}-{seed}"
+                    folders.setdefault((method, budget), []).append(folder)
+                    words = [*fixed, *options, "--method", method, "--memory", budget]
+                    words += ["--seed", str(seed)]
+                    waiting.append(pool.submit(try_out, folder, words, threads))
+        for one in waiting:
+            one.result()
+    found = {key: cell_of(paths) for key, paths in folders.items()}
+    print("| budget | " + " | ".join(methods) + " |\n|---|" + "--:|" * len(methods))
+    for budget in budgets:
+        shown = [str(found[method, budget] or "too small") for method in methods]
+        print(f"| {budget} | " + " | ".join(shown) + " |")
+    cells = {key: cell for key, cell in found.items() if cell is not None}
+    title = f"{asked.dataset}, {asked.per_class} images a class, one class an increment"
+    draw(cells, title, place / "bytes.png")
+    print(f"figure  {place / 'bytes.png'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""`eec run` from a benchmark: in a process of its own, unless the run is there, and read back."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def carry_out(folder: Path, options: list[str], threads: int) -> None:
+    """One run, unless it is there."""
+    begun = (folder / "config.json").exists()
+    if begun and len(read(folder)) == config_of(folder)["stream"]["increments"]:
+        return
+    words = ["resume", str(folder)] if begun else ["run", *options, "--out", str(folder)]
+    program = [sys.executable, "-c", "from eec.cli.main import main; main()", *words, "--quiet"]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(program, env=environment, capture_output=True, encoding="utf-8")
+    if done.returncode:
+        raise SystemExit(f"{folder}: {done.stderr}")
+
+
+def config_of(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return config
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "measures.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def spread_words(values: list[float]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"

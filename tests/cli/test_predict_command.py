@@ -32,7 +32,7 @@ def brain(digits: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A learner of three digits, grey 16x16, taught from Python and just long enough to be good."""
     small = digits.resized(16)
     members = [i for i, label in enumerate(small.train_labels) if label in CLASSES][:120]
-    plan = Plan("sgd", rate=0.05, batch=16, steps=40)
+    plan = Plan("sgd", rate=0.05, batch=16, steps=120)
     learner = EEC(code="16x4x4")
     with pytest.MonkeyPatch.context() as patch:
         adam = Plan("adam", rate=2e-3, batch=16, steps=60)

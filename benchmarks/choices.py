@@ -44,7 +44,7 @@ def images(name: str, count: int, *, last: bool = True) -> Tensor:
 def optimizer(net: nn.Module, kind: str, how: str) -> torch.optim.Optimizer:
     ways = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
     if kind == "sgd":
-        return torch.optim.SGD(net.parameters(), 1e-3, 0.9, nesterov=True, **ways[how])  # type: ignore[arg-type]
+        return torch.optim.SGD(net.parameters(), 1e-3, 0.9, nesterov=True, **ways[how])
     return torch.optim.Adam(net.parameters(), 1e-3, **ways[how])  # type: ignore[arg-type]
 
 

@@ -55,7 +55,7 @@ def hundred_classes(data: Path) -> Dataset:
     real = load_dataset("tiny-imagenet-50", data)
     images = {"train": real.train_images, "test": real.test_images}
     both = {part: torch.cat([one, 255 - one.flip(2)]) for part, one in images.items()}
-    labels = {
+    labels: dict[str, list[Label]] = {
         part: [*map(str, one), *(f"not {label}" for label in one)]
         for part, one in (("train", real.train_labels), ("test", real.test_labels))
     }
@@ -96,7 +96,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("data", type=Path, help="data folder with tiny-imagenet-50")
     parser.add_argument("--per-class", type=int, default=100, help="training images a class")
-    parser.add_argument("--replay", type=int, help="old images an epoch; else half the new ones")
+    parser.add_argument(
+        "--replay", type=int, help="old images an epoch; else half as many as new ones"
+    )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     stream = make_stream(

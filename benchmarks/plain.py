@@ -248,8 +248,11 @@ class Learner:
         train(self.classifier, data, plan, classifier_loss(self.classifier), workers)
         self.originals[target] = evaluate(self.classifier, same_target(real, target), batch)
         some = slice(0, None, max(1, len(real) // 1000))
-        pairs = zip(real[some], shown[some], strict=True)
-        self.error = float(np.mean([float(mse_loss(*map(to_tensor, pair))) for pair in pairs]))
+        errors = [
+            float(mse_loss(to_tensor(coded), to_tensor(picture)))
+            for picture, coded in zip(real[some], shown[some], strict=True)
+        ]
+        self.error = sum(errors) / len(errors)
 
 
 def same_target(pictures: Sequence[Image.Image], target: int) -> Pictures:

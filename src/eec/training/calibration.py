@@ -60,8 +60,8 @@ def cpu_name() -> str:
 def calibrate() -> Calibration:
     """What was measured with this CPU and this torch, now or earlier."""
     path, key = cache_dir() / "calibration.json", f"{cpu_name()}, torch {torch.__version__}"
-    if known := _read(path).get(key):
-        return known
+    if earlier := _read(path).get(key):
+        return earlier
     measured = measure()
     # Another process may have been first: all runs of a comparison are to go by one answer.
     known = _read(path)

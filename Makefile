@@ -29,7 +29,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 bench: $(READY)
-	$(BIN)/python benchmarks/speed.py --rounds 5 --steps 40 --per-class 100 --peak 20 --guard
+	$(BIN)/python benchmarks/speed.py --rounds 5 --steps 40 --per-class 100 --guard
 
 # The stamp is touched last: an installation that broke off is taken up again by the next call.
 $(READY): pyproject.toml constraints.txt

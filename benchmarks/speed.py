@@ -39,7 +39,7 @@ from eec.methods.registry import choose_options, make_method
 from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import CLASSIFIERS, Classifier, shape_of
 from eec.nets.compressor import Compressor
-from eec.training.batches import Batches, to_float
+from eec.training.batches import Batches
 from eec.training.loop import _optimizer, apply, quiet, train
 from eec.training.recipes import Plan, find_recipe
 from eec.training.runtime import choose_runtime, generator, seeded
@@ -120,9 +120,9 @@ class Phases:
         return net
 
     def _batches(self, count: int, size: int) -> list[Tensor]:
-        """So many images in batches of floats, in the layout that our nets get."""
-        images = to_float(self.images[torch.arange(count) % len(self.images)])
-        return list(images.contiguous(memory_format=torch.channels_last).split(size))
+        """So many images in batches of floats, in the layout that training gives our nets."""
+        chosen = torch.arange(count) % len(self.images)
+        return list(Batches(self.images).take(chosen, generator(0)).split(size))
 
     # Training.
 
@@ -150,15 +150,16 @@ class Phases:
 
         def bare() -> Work:
             net = self.runtime.place(self._new_classifier())
-            return self._classifier_steps(net, self.first, self.first.steps)
+            return self._classifier_steps(net, self.first, self.first.steps, each)
 
-        return Phase("classifier", self.first.steps * self.first.batch, ours, plainly, bare)
+        each = mean_batch(self.first, len(self.images))
+        return Phase("classifier", self.first.steps * each, ours, plainly, bare)
 
-    def _classifier_steps(self, net: Classifier, plan: Plan, steps: int) -> Work:
+    def _classifier_steps(self, net: Classifier, plan: Plan, steps: int, each: int) -> Work:
         """Steps on one batch, without anything around them."""
-        (batch,) = self._batches(plan.batch, plan.batch)
+        (batch,) = self._batches(each, each)
         assert net.head is not None
-        targets = torch.arange(plan.batch) % net.head.out_features
+        targets = torch.arange(each) % net.head.out_features
         return self._steps(net, plan, steps, lambda: cross_entropy(net(batch), targets))
 
     def _steps(self, net: nn.Module, plan: Plan, steps: int, loss: Callable[[], Tensor]) -> Work:
@@ -203,9 +204,9 @@ class Phases:
 
         def bare() -> Work:
             net = self.runtime.place(new())
-            (batch,) = self._batches(plan.batch, plan.batch)
+            (batch,) = self._batches(each, each)
             wanted = judge.features(batch)
-            step = torch.full((plan.batch, 1, 1, 1), 3.0)
+            step = torch.full((each, 1, 1, 1), 3.0)
 
             def loss() -> Tensor:
                 if isinstance(net, Autoencoder):
@@ -218,7 +219,8 @@ class Phases:
 
             return self._steps(net, plan, plan.steps, loss)
 
-        return Phase(name, plan.steps * plan.batch, ours, plainly, bare)
+        each = mean_batch(plan, len(images))
+        return Phase(name, plan.steps * each, ours, plainly, bare)
 
     # Use.
 
@@ -234,13 +236,10 @@ class Phases:
                 for codes in learner.memory.values()
             ]
 
-        return Phase(
-            "rehearsal",
-            count,
-            lambda: lambda: [memory.reconstruct(part) for part in memory.kept],
-            plainly,
-            lambda: self._decoding(count),
-        )
+        def ours() -> Work:
+            return lambda: [memory.reconstruct(part) for part in memory.kept]
+
+        return Phase("rehearsal", count, ours, plainly, lambda: self._decoding(count))
 
     def _decoding(self, count: int) -> Work:
         codec = self.learner.memory.codec_of(1)
@@ -262,20 +261,17 @@ class Phases:
             images = torch.cat(self._batches(len(self.test), 256))
             return lambda: apply(method.classifier, images, self.runtime)  # type: ignore[arg-type]
 
-        return Phase(
-            "evaluation",
-            len(self.test),
-            lambda: lambda: method.predict_proba(self.test),
-            plainly,
-            bare,
-        )
+        def ours() -> Work:
+            return lambda: method.predict_proba(self.test)
+
+        return Phase("evaluation", len(self.test), ours, plainly, bare)
 
     # A whole increment: the third class, where memory has two.
 
     def _increment(self) -> Phase:
         task, plan = self.tasks[2], self.recipe.later
         shown = sum(len(task) for task in self.tasks[:3])
-        steps = plan.total_steps(shown)
+        steps, each = plan.total_steps(shown), mean_batch(plan, shown)
 
         def ours() -> Work:
             method = copy.deepcopy(self.learner)
@@ -292,7 +288,7 @@ class Phases:
             net, encoder = method.classifier, method.memory.codec_of(1).net.encoder
             assert net is not None
             net.grow(3)
-            training = self._classifier_steps(net, plan, steps)
+            training = self._classifier_steps(net, plan, steps, each)
             decoding = self._decoding(shown)
             judged, coded = (torch.cat(self._batches(n, 256)) for n in (shown, len(task)))
 
@@ -305,7 +301,12 @@ class Phases:
 
             return work
 
-        return Phase("increment", steps * plan.batch, ours, plainly, bare)
+        return Phase("increment", steps * each, ours, plainly, bare)
+
+
+def mean_batch(plan: Plan, images: int) -> int:
+    """Images in a batch on average: the last of an epoch is not full, or all are a little less."""
+    return round(images / plan.batches_per_epoch(images))
 
 
 def seconds(work: Work, clock: Callable[[], float] = time.perf_counter) -> float:

@@ -1,4 +1,4 @@
-"""Writing a file so that a reader never meets half of it."""
+"""Writing a file so that a reader never meets half of it; the folder of what can be made again."""
 
 import os
 import secrets
@@ -27,3 +27,10 @@ def write_whole(path: Path, content: bytes) -> Path:
             f"cannot write {path}: {reason}; choose a folder you can write to"
         ) from error
     return path
+
+
+def cache_dir() -> Path:
+    """`eec` in the user's cache folder."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The XDG standard says to ignore a relative path.
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "eec"

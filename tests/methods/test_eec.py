@@ -454,3 +454,22 @@ def test_the_codec_is_judged_by_the_classifier_that_knows_the_task(
         hits = [a == b for a, b in zip(learner.predict(images), task.labels, strict=True)]
         assert report.autoencoder[key] == pytest.approx(100 * np.mean(hits))
     assert (report.autoencoder["steps"], report.autoencoder["attempts"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("replay", "judged"), [(0, [6]), (2, [3]), (5, [5])])
+def test_bounded_replay_bounds_what_decay_is_measured_on(
+    make: Make, task_of: TaskOf, monkeypatch: pytest.MonkeyPatch, replay: int, judged: list[int]
+) -> None:
+    monkeypatch.setattr(module, "FEWEST_JUDGED", 3)
+    learner = make(code_type="uint8", replay_per_epoch=replay)
+    learner.learn(task_of(0, 1, each=3))
+    seen: list[int] = []
+    original = learner._accuracy
+
+    def spy(images: Tensor, targets: Tensor) -> float:
+        seen.append(len(images))
+        return original(images, targets)
+
+    monkeypatch.setattr(learner, "_accuracy", spy)
+    learner.learn(task_of(2, each=3))
+    assert seen[:-1] == judged  # the last is of the new images, all of them

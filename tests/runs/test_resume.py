@@ -218,3 +218,21 @@ def test_a_folder_that_went_away_does_not_come_back_in_part(tmp_path: Path) -> N
     with pytest.raises(UserError, match="was removed"):
         begin(tmp_path / "run", config("finetune"), Remove())
     assert not (tmp_path / "run" / "measures.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "cpu", "expected"),
+    [("auto", None, "bf16"), ("auto", "another", "auto"), ("float32", None, "float32")],
+)
+def test_the_precision_that_was_found_on_this_machine_stays(
+    tmp_path: Path, short_recipe: Recipe, asked_for: str, cpu: str | None, expected: str
+) -> None:
+    begin(tmp_path / "run", config("finetune", precision=asked_for), Onlooker())
+    path = tmp_path / "run" / "environment.json"
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, "precision": "bf16", "cpu": cpu or told["cpu"]}))
+    folder = RunFolder.open(tmp_path / "run")
+    try:
+        assert read_config(folder).precision == expected
+    finally:
+        folder.close()

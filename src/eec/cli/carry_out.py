@@ -42,6 +42,7 @@ def carry_out(
     try:
         with stopping(journal), Display(console, quiet=quiet) as display:
             config, stream, method = prepare(display.reading)
+            display.computes = str(method.runtime)
             folder = make_folder()
             work(config, stream, method, folder, display, journal)
         tell(console, folder.path, beside)

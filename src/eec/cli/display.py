@@ -41,6 +41,7 @@ class Display:
             disable=quiet or not console.is_terminal,
         )
         self.clock = Clock()
+        self.computes = ""  # where and how exactly
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -69,6 +70,7 @@ class Display:
             *(Text(notice, style="dim") for notice in stream.notices),
             Text(f"     images {size_words(shape_of(first.images))}", style="dim"),
             *(Text(f"     {part} {_size(net)}", style="dim") for part, net in nets.items()),
+            *([Text(f"     computes on {self.computes}", style="dim")] if self.computes else []),
         ]
         for line in lines:
             self.console.print(line, highlight=False, soft_wrap=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eec.errors import UserError
+from eec.files import cache_dir
 
 if TYPE_CHECKING:
     from eec.data.dataset import Dataset
@@ -111,6 +112,4 @@ def default_data_dir() -> Path:
     """EEC_DATA, or `eec` in the user's cache folder."""
     if chosen := os.environ.get("EEC_DATA"):
         return Path(chosen).expanduser()
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # the XDG standard says to ignore a relative path
-    return (cache if cache.is_absolute() else Path.home() / ".cache") / "eec"
+    return cache_dir()

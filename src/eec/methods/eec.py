@@ -20,6 +20,8 @@ from eec.methods.contract import Facts, Report
 from eec.methods.keeper import Keeper
 from eec.training.runtime import derive_seed, generator
 
+FEWEST_JUDGED = 100  # of a task's images, to tell how much it has decayed
+
 
 @dataclass(frozen=True)
 class Rehearsal:
@@ -105,9 +107,10 @@ class EECMethod(Keeper):
         weights = {}
         with report.phase("rehearse"):
             report.decay = []
-            for task in sorted({r.part.task for r in rehearsal}):
+            old = sorted({r.part.task for r in rehearsal})
+            for task in old:
                 mine = [r for r in rehearsal if r.part.task == task]
-                decoded = self._share_recognised(mine)
+                decoded = self._share_recognised(mine, len(old))
                 drawn = _recognised([r.drawn for r in mine if r.drawn is not None])
                 weights[task] = self._weight(task, decoded), self._weight(task, drawn)
                 report.decay.append(
@@ -122,10 +125,15 @@ class EECMethod(Keeper):
                 )
         return weights
 
-    def _share_recognised(self, rehearsal: list[Rehearsal]) -> float | None:
+    def _share_recognised(self, rehearsal: list[Rehearsal], tasks: int) -> float | None:
         """Percent of a task's reconstructions that `D` calls by their name."""
         images = torch.cat([r.images for r in rehearsal])
         targets = torch.cat([torch.full((len(r.images),), r.part.target) for r in rehearsal])
+        most = max(FEWEST_JUDGED, self.options.replay_per_epoch // tasks)
+        if self.options.replay_per_epoch and most < len(images):
+            # Else this would be most of what an increment costs where replay is bounded.
+            some = torch.linspace(0, len(images) - 1, most).round().long()
+            images, targets = images[some], targets[some]
         return self._accuracy(images, targets) if len(images) else None
 
     def _weight(self, task: int, recognised: float | None) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from eec.runs.code import source_digest
+from eec.training.calibration import cpu_name
 from eec.training.runtime import Runtime
 
 PACKAGES = ("eec", "torch", "numpy", "scikit-learn", "safetensors", "pillow")
@@ -23,11 +24,12 @@ def describe(runtime: Runtime) -> dict[str, Any]:
         **{name: version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "device": str(runtime.device),
         "precision": runtime.precision,
+        "precision_why": runtime.why,
         "revision": _revision(),
         "code": source_digest(),
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -42,21 +44,12 @@ def restore_threads(before: dict[str, Any]) -> list[str]:
     threads = before.get("threads")
     if isinstance(threads, int) and threads > 0:
         torch.set_num_threads(threads)
-    now = {"torch": version("torch"), "cpu": _cpu(), "code": source_digest()}
+    now = {"torch": version("torch"), "cpu": cpu_name(), "code": source_digest()}
     return [
         f"{name} was {before[name]} when this run began and is {value} now: the result may differ"
         for name, value in now.items()
         if before.get(name) not in (None, value)
     ]
-
-
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _revision() -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from eec.errors import UserError
 from eec.methods.registry import choose_options
 from eec.runs.config import RunConfig
 from eec.runs.folder import RunFolder
+from eec.training.calibration import cpu_name
+from eec.training.runtime import choose_runtime
 
 
 def is_finished(folder: RunFolder) -> bool:
@@ -20,12 +23,21 @@ def read_config(folder: RunFolder, data_dir: Path | None = None) -> RunConfig:
     """The configuration that the folder was made with; the data sets may have moved."""
     told = folder.read_json("config.json")
     try:
-        return _read(told, data_dir)
+        config = _read(told, data_dir)
     except KeyError as missing:
         raise UserError(
             f"{folder.path} was begun by another version of eec ({missing} is not in its "
             "config.json): go on with that one, or run again"
         ) from None
+    return _as_it_began(config, folder.read_json("environment.json"))
+
+
+def _as_it_began(config: RunConfig, before: dict[str, Any]) -> RunConfig:
+    """With the precision that `auto` found on this machine: measured again, it might differ."""
+    here = {"cpu": cpu_name(), "device": str(choose_runtime(config.device, "float32").device)}
+    if config.precision != "auto" or any(before.get(name) != here[name] for name in here):
+        return config
+    return replace(config, precision=before.get("precision", "auto"))
 
 
 def _read(told: dict[str, Any], data_dir: Path | None) -> RunConfig:

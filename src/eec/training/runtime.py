@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
 
 from eec.errors import UserError
+from eec.training import calibration
 
 Net = TypeVar("Net", bound=torch.nn.Module)
 
@@ -22,10 +23,14 @@ PRECISIONS = ("auto", "float32", "bf16")
 class Runtime:
     device: torch.device
     precision: str  # float32 or bf16
+    why: str = field(default="asked for", compare=False)  # this precision
 
     def place(self, net: Net) -> Net:
         """Move a net to the device, in the layout in which convolutions are fastest."""
         return net.to(self.device).to(memory_format=torch.channels_last)  # type: ignore[no-any-return, call-overload]
+
+    def __str__(self) -> str:
+        return f"{self.device}, {self.precision} ({self.why})"
 
     def autocast(self) -> AbstractContextManager[object]:
         return torch.autocast(
@@ -34,7 +39,7 @@ class Runtime:
 
 
 def choose_runtime(device: str = "auto", precision: str = "auto") -> Runtime:
-    """The fastest device at hand, and bf16 only where the hardware computes it natively."""
+    """The fastest device at hand, and bf16 only where it is faster there than float32."""
     if device not in DEVICES:
         raise UserError(f"unknown device {device!r}: choose one of {', '.join(DEVICES)}")
     if precision not in PRECISIONS:
@@ -49,16 +54,18 @@ def choose_runtime(device: str = "auto", precision: str = "auto") -> Runtime:
     elif not present[device]:
         raise UserError(f"device {device!r} is not available on this machine: use --device cpu")
     if precision == "auto":
-        precision = "bf16" if _native_bf16(device) else "float32"
+        return Runtime(torch.device(device), *_faster_precision(device))
     return Runtime(torch.device(device), precision)
 
 
-def _native_bf16(device: str) -> bool:
-    # A CPU without tile instructions emulates bf16 several times (without AVX-512, hundreds of
-    # times) slower than float32, so "supported" is not enough.
-    if device == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device == "cpu" and bool(torch.cpu._is_amx_tile_supported())
+def _faster_precision(device: str) -> tuple[str, str]:
+    """The precision, and why."""
+    if device == "cpu" and calibration.claims_bf16():
+        measured = calibration.calibrate()
+        return measured.precision, str(measured)
+    if device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        return "bf16", "the device has it"
+    return "float32", "the device has no bf16"
 
 
 @contextmanager

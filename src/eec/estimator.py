@@ -69,7 +69,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         output: Output = "tanh",
         content: float = 0.7,
         content_scale: ContentScale = "normalised",
-        decay: bool = True,
+        decay: bool = False,
         memory: str = "unlimited",
         over_budget: OverBudget = "spread",
         linkage: Linkage = "ward",

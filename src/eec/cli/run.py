@@ -118,7 +118,7 @@ class Run:
     content_scale: ContentScale | None = None
     """Content loss normalised or raw [by method]."""
     decay: bool | None = None
-    """Weigh decoded images by their decay [True]."""
+    """Weigh decoded images by their decay [by method: only as published]."""
     memory: str | None = None
     """What may be kept of old classes: slots (5000; an episode or an image takes one, a concept
     two), bytes on disk without the classifier (5MB), or unlimited [unlimited; icarl 2000]."""

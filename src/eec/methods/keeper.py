@@ -41,6 +41,8 @@ from eec.training.runtime import derive_seed, generator, seeded
 # classifier learns from fewer, better ones is more (docs/codec.md).
 COARSEST = 8
 OCTAVE = 4  # levels by which a step doubles
+# Where this share of the images fits, finer codes are worth more than the rest of the images.
+ENOUGH = 0.95
 # Where less than this share of the codes fits, coarser ones are better than fewer.
 WORTH_DOUBLING = 0.67
 NAMES = 4_000  # bytes of the file's header that `small` or `tiny` takes, about
@@ -163,7 +165,7 @@ class Keeper(Method):
             # The first task's images cost less than others: its codec was trained on them.
             coming = LATER_COST * max(0, self.options.expected - held)
             fixed = self._fixed_bytes() + (NAMES if self.classifier is None else 0)
-            most, end = (limit - fixed) / (held + coming), COARSEST
+            most, end = (limit - fixed) / (held + coming) / ENOUGH, COARSEST
         some = codes[:: math.ceil(len(codes) / SAMPLE)]
         return coarse_enough(codec, some, most, codec.level, max(end, codec.level))
 

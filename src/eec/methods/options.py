@@ -83,8 +83,9 @@ class EECOptions(ClassifierOptions):
     """lambda, the content loss's share in the autoencoder's loss."""
     content_scale: ContentScale = "normalised"
     """Content loss: normalised by the features' own size, or raw (as published)."""
-    decay: bool = True
-    """Weigh decoded images by how much they have decayed (eq. 5)."""
+    decay: bool = False
+    """Weigh decoded images by how much they have decayed (eq. 5): for codecs that change. Under a
+    frozen one nothing decays, and the weights would punish classes that are hard."""
     memory: str = "unlimited"
     """What may be kept of old classes: slots (5000: an episode takes one, a concept two), bytes on
     disk (5MB, all but the classifier), or unlimited."""
@@ -184,6 +185,7 @@ PUBLISHED = EECOptions(
     code="16x4x4",
     output="norm",
     content_scale="raw",
+    decay=True,
     over_budget="literal",
     linkage="centroid",
     share="paper",

@@ -365,11 +365,9 @@ def decayed(learner: EECMethod, task_of: TaskOf, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("name", "options", "gammas"),
     [
-        ("eec", {}, [0.25, 0.25]),
+        ("eec", {"decay": True}, [0.25, 0.25]),
         ("eec-published", {}, [0.25, 0.25]),
         ("eecs", {}, [0.5, 0.25]),  # alpha is t - i: 2 and 1
-        ("eec", {"decay": False}, [0.0, 0.0]),
-        ("eecs", {"decay": False}, [0.0, 0.0]),
     ],
 )
 def test_old_tasks_are_weighed_by_their_decay(
@@ -398,6 +396,19 @@ def test_old_tasks_are_weighed_by_their_decay(
     assert mixtures[-1][2].tolist() == pytest.approx(
         [1.0] * new + [wanted[0]] * first + [wanted[1]] * second
     )
+
+
+@pytest.mark.parametrize(("name", "options"), [("eec", {}), ("eecs", {"decay": False})])
+def test_without_decay_nothing_is_measured_and_all_weigh_the_same(
+    make: Make,
+    task_of: TaskOf,
+    mixtures: list[tuple[Tensor, Tensor, Tensor]],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    options: dict[str, Any],
+) -> None:
+    assert decayed(make(name, **options), task_of, monkeypatch).decay is None
+    assert set(mixtures[-1][2].tolist()) == {1.0}
 
 
 def test_the_original_accuracy_is_that_on_the_real_training_images(
@@ -461,7 +472,7 @@ def test_bounded_replay_bounds_what_decay_is_measured_on(
     make: Make, task_of: TaskOf, monkeypatch: pytest.MonkeyPatch, replay: int, judged: list[int]
 ) -> None:
     monkeypatch.setattr(module, "FEWEST_JUDGED", 3)
-    learner = make(code_type="uint8", replay_per_epoch=replay)
+    learner = make(code_type="uint8", decay=True, replay_per_epoch=replay)
     learner.learn(task_of(0, 1, each=3))
     seen: list[int] = []
     original = learner._accuracy

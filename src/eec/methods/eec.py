@@ -104,6 +104,8 @@ class EECMethod(Keeper):
         self, rehearsal: list[Rehearsal], report: Report
     ) -> dict[int, tuple[float, float]]:
         """By task, the weight of reconstructions and that of pseudo-images."""
+        if not self.options.decay:
+            return {r.part.task: (1.0, 1.0) for r in rehearsal}
         weights = {}
         with report.phase("rehearse"):
             report.decay = []
@@ -137,7 +139,7 @@ class EECMethod(Keeper):
         return self._accuracy(images, targets) if len(images) else None
 
     def _weight(self, task: int, recognised: float | None) -> float:
-        if recognised is None or not self.options.decay:
+        if recognised is None:
             return 1.0
         return decay_weight(recognised, self.originals[task], self._times_retrained(task))
 

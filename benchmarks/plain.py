@@ -22,7 +22,6 @@ from torch.nn.functional import cross_entropy, mse_loss
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from eec.memory.codec import BYTE_WEIGHT, STEP_BALANCE
-from eec.memory.decay import decay_weight
 from eec.methods.eec import EECMethod
 from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import Classifier
@@ -226,25 +225,21 @@ class Learner:
         batch = plan.batch
         mixture: list[Image.Image] = []
         targets: list[int] = []
-        weights: list[float] = []
 
-        def add(pictures: list[Image.Image], name: int, weight: float) -> None:
+        def add(pictures: list[Image.Image], name: int) -> None:
             mixture.extend(pictures)
             targets.extend([name] * len(pictures))
-            weights.extend([weight] * len(pictures))
 
         for old, codes in self.memory.items():
-            pictures = decode(self.decoder, codes, batch)
-            recognised = evaluate(self.classifier, same_target(pictures, old), batch)
-            add(pictures, old, decay_weight(recognised, self.originals[old], alpha=1))
+            add(decode(self.decoder, codes, batch), old)
         real = [to_picture(image) for image in images]
         codes = encode(self.encoder, real, batch)
         codes = (codes / self.step).round() * self.step
         self.memory[target] = codes
         shown = decode(self.decoder, codes, batch)
-        add(shown, target, 1.0)
+        add(shown, target)
         self.classifier.grow(target + 1)
-        data = Pictures(mixture, targets, weights, crop=crop, turn=turn)
+        data = Pictures(mixture, targets, crop=crop, turn=turn)
         train(self.classifier, data, plan, classifier_loss(self.classifier), workers)
         self.originals[target] = evaluate(self.classifier, same_target(real, target), batch)
         some = slice(0, None, max(1, len(real) // 1000))

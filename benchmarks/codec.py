@@ -45,6 +45,7 @@ from eec.training.runtime import Runtime, choose_runtime
 
 QUALITIES = {"WEBP": (0, 1, 5, 10, 20, 40, 60), "JPEG": (10, 25, 40, 60), "AVIF": (20, 40, 60)}
 SHARED_BY = (1_000, 10_000, 50_000)
+MANY = 10_000  # images that are decoded by the clock
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,7 @@ def main() -> None:
         print(f"| {row.name} | {one:.1f} | {wrong:.5f} | {with_nets} | {learned} |", flush=True)
     if coded is not None:
         by_class(coded, data, images, places)
+        decoding(coded, data.train_images[:MANY])
 
 
 def held_out(data: Dataset) -> Dataset:
@@ -232,6 +234,22 @@ def held_out(data: Dataset) -> Dataset:
         data.name, data.train_images[:cut], data.train_labels[:cut], data.train_images[cut:],
         data.train_labels[cut:], data.flip, data.turn, data.classes,
     )  # fmt: skip
+
+
+def decoding(codec: Codec, images: Tensor) -> None:
+    """Seconds from stored bytes to images, at the level in the middle."""
+    assert codec.prior is not None
+    packing = Packing("coded", level=LEVELS // 2)
+    symbols = packing.pack(codec.encode(images))
+    stored = entropy.encode(codec.prior, symbols.numpy(), packing.level)
+    began = time.perf_counter()
+    shape = (symbols.shape[1], symbols.shape[2], symbols.shape[3])
+    back = entropy.decode(codec.prior, stored, shape, len(images), packing.level)
+    entropic = time.perf_counter() - began
+    assert np.array_equal(back, symbols.numpy())
+    codec.decode(packing.unpack(torch.from_numpy(back)))
+    took = time.perf_counter() - began
+    print(f"{len(images)} images decoded in {took:.2f} s, {entropic:.2f} s of it entropy coding")
 
 
 def by_class(codec: Codec, data: Dataset, images: Tensor, places: Tensor) -> None:

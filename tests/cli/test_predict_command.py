@@ -35,7 +35,7 @@ def brain(digits: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan = Plan("sgd", rate=0.05, batch=16, steps=120)
     learner = EEC(code="16x4x4")
     with pytest.MonkeyPatch.context() as patch:
-        adam = Plan("adam", rate=2e-3, batch=16, steps=60)
+        adam = Plan("adam", rate=2e-3, batch=16, steps=120)
         patch.setitem(RECIPES, "fast", Recipe(plan, plan, adam, adam, crop=2))
         learner.fit(small.train_images[members], [small.train_labels[i] for i in members])
     path = tmp_path_factory.mktemp("taught") / "brain.eec"

@@ -17,7 +17,7 @@ help:
 	@echo "The first call installs into .venv; PYTHON=... chooses the interpreter (3.11 or newer)."
 
 demo: $(READY)
-	$(BIN)/eec run digits --out runs/demo --overwrite
+	$(BIN)/eec run digits --size 24 --out runs/demo --overwrite
 
 # One process a core with one thread each: two threads of torch that share a core slow each other down.
 test: $(READY)

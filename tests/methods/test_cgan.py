@@ -38,19 +38,6 @@ def make(cpu: Runtime) -> Make:
     return learner
 
 
-@pytest.fixture
-def mixtures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor, Tensor]]:
-    seen: list[tuple[Tensor, Tensor, Tensor]] = []
-    original = ConditionalGAN._train_classifier
-
-    def spy(self: ConditionalGAN, *given: Any) -> None:
-        seen.append(given[:3])
-        original(self, *given)
-
-    monkeypatch.setattr(ConditionalGAN, "_train_classifier", spy)
-    return seen
-
-
 def test_as_many_images_are_generated_as_each_class_of_each_task_had(
     make: Make, task_of: TaskOf, mixtures: list[tuple[Tensor, Tensor, Tensor]]
 ) -> None:

@@ -16,10 +16,8 @@ from eec.methods.archive import learner_bytes, load_learner, save_learner
 from eec.methods.eec import EECMethod
 from eec.methods.keeper import OCTAVE
 from eec.methods.options import EECOptions
-from eec.methods.registry import choose_options, make_method
 from eec.nets.compressor import LEVELS
 from eec.training.recipes import Recipe
-from eec.training.runtime import Runtime
 
 Make = Callable[..., EECMethod]
 TaskOf = Callable[..., Task]
@@ -28,16 +26,6 @@ TaskOf = Callable[..., Task]
 @pytest.fixture(autouse=True)
 def _short(short_recipe: Recipe) -> None:
     """Nothing here asks how well it learns."""
-
-
-@pytest.fixture
-def make(cpu: Runtime) -> Make:
-    def learner(**options: Any) -> EECMethod:
-        method = make_method("eec", choose_options("eec", **options), 0, cpu)
-        assert isinstance(method, EECMethod)
-        return method
-
-    return learner
 
 
 def kept_bytes(learner: EECMethod) -> int:

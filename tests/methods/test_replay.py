@@ -49,20 +49,6 @@ def held(learner: Replay) -> list[int]:
     return [len(pile.images) for pile in learner.kept.piles]
 
 
-@pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """All that classifiers are trained on: images, class indices, weights."""
-    seen: list[tuple[Tensor, Tensor, Tensor]] = []
-    train = Method._train_classifier
-
-    def spy(self: Any, *mixture: Any) -> None:
-        seen.append(mixture[:3])
-        train(self, *mixture)
-
-    monkeypatch.setattr(Method, "_train_classifier", spy)
-    return seen
-
-
 # --- how images are written ---
 
 
@@ -179,13 +165,13 @@ def test_bytes_on_disk_never_exceed_the_budget_and_use_it(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_slots_are_images_which_stand_for_those_let_go(
-    name: str, make: Make, task_of: TaskOf, shown: list[tuple[Tensor, Tensor, Tensor]]
+    name: str, make: Make, task_of: TaskOf, mixtures: list[tuple[Tensor, Tensor, Tensor]]
 ) -> None:
     learner = make(name, memory="5")
     learner.learn(task_of(0, 1, each=9))
     assert sorted(held(learner)) == [2, 3]
     learner.learn(task_of(2, each=9))
-    _, targets, weights = shown[-1]
+    _, targets, weights = mixtures[-1]
     assert targets.bincount().tolist() == [9, 9, 9] and set(weights.tolist()) == {1.0}
     assert sorted(held(learner)) == [1, 2, 2]
 
@@ -242,12 +228,12 @@ def test_new_images_are_shown_as_asked_for(
     count: int,
     make: Make,
     task_of: TaskOf,
-    shown: list[tuple[Tensor, Tensor, Tensor]],
+    mixtures: list[tuple[Tensor, Tensor, Tensor]],
 ) -> None:
     learner = make("replay-jpeg", new_images=form, quality=10)
     task = task_of(0, 1, each=2)
     learner.learn(task)
-    images, _, weights = shown[-1]
+    images, _, weights = mixtures[-1]
     same = [any(torch.equal(image, real) for real in task.images) for image in images]
     assert len(images) == count and float(weights.sum()) == 4
     assert sum(same) == (0 if form == "decoded" else 4)

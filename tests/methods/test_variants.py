@@ -31,29 +31,6 @@ def _short(short_recipe: Recipe) -> None:
     """Nothing here asks how well it learns."""
 
 
-@pytest.fixture
-def make(cpu: Runtime) -> Make:
-    def learner(name: str = "eec", **options: Any) -> EECMethod:
-        method = make_method(name, choose_options(name, **options), 0, cpu)
-        assert isinstance(method, EECMethod)
-        return method
-
-    return learner
-
-
-@pytest.fixture
-def mixtures(monkeypatch: pytest.MonkeyPatch) -> Mixtures:
-    seen: Mixtures = []
-    original = EECMethod._train_classifier
-
-    def spy(self: EECMethod, *given: Any) -> None:
-        seen.append(given[:3])
-        original(self, *given)
-
-    monkeypatch.setattr(EECMethod, "_train_classifier", spy)
-    return seen
-
-
 # --- the names ---
 
 

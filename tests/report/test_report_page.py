@@ -242,6 +242,13 @@ def test_runs_that_differ_in_the_seed_are_one_row(make_run: Make) -> None:
     assert list(outline.charts) == ["accuracy", "cost"]
 
 
+def test_methods_that_keep_real_images_are_named_beside_others(make_run: Make) -> None:
+    strict, other = make_run(), change(make_run(method="replay-webp"), strict=False)
+    said = "Not strict, real images of old classes are kept: replay-webp."
+    assert said in page_of(strict, other).text
+    assert "Not strict" not in page_of(strict, change(strict, seed=1)).text
+
+
 def test_runs_of_different_lengths_are_compared_where_all_came(make_run: Make) -> None:
     long, short = make_run(labels=range(4)), make_run(labels=range(4))
     path = short.path / "measures.jsonl"

@@ -55,7 +55,7 @@ def differences(record: RunRecord) -> list[str]:
     if how is None:
         return []
     trained = f"The paper trained on {how.training_images:,} {how.name} images"
-    found = [f"{trained} and averaged {how.runs} runs; this is one run on {images_used(record)}."]
+    found = [f"{trained} and averaged {how.runs} runs; a run here is on {images_used(record)}."]
     count = record.stream.get("classes_per_increment")
     if count is not None and count != how.classes_per_increment:
         found.append(

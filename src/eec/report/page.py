@@ -112,7 +112,10 @@ def _several_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
         GROUP_TEXT,
         "Mean ± standard deviation over n seeds; memory, classifier and time are means.",
     )
-    notes = dict.fromkeys(note for record in records for note in differences(record)[:1])
+    notes = list(dict.fromkeys(note for r in records for note in differences(r)[:1]))
+    real = dict.fromkeys(g.name for g in groups if g.records[0].config.get("strict") is False)
+    if real:
+        notes.append(f"Not strict, real images of old classes are kept: {', '.join(real)}.")
     unfinished = [f"{words.run_name(r)}: {said}" for r in records if (said := _unfinished(r))]
     return {
         "title": f"{len(records)} runs on {', '.join(data_sets)}",
@@ -120,7 +123,7 @@ def _several_runs(records: Sequence[RunRecord]) -> dict[str, Any]:
         "cards": [],
         "headlines": [table],
         "warnings": unfinished,
-        "notes": list(notes),
+        "notes": notes,
         "charts": group_charts(groups),
         "sheet": None,
         "sheet_words": "",

@@ -6,7 +6,15 @@ from torch import Tensor
 
 from eec.errors import UserError
 from eec.nets.classifiers import Shape
-from eec.nets.compressor import LEVELS, SMALLEST_SCALE, Compressor, Prior, laplace_bits, step_of
+from eec.nets.compressor import (
+    LEVELS,
+    SMALLEST_SCALE,
+    BlocksToImage,
+    Compressor,
+    Prior,
+    laplace_bits,
+    step_of,
+)
 
 WIDTH = 6  # of the nets here: shapes are the same with any
 
@@ -44,6 +52,18 @@ def test_any_size_is_coded(high: int, wide: int) -> None:
     codes = net.encoder(torch.rand(1, 1, high, wide))
     assert codes.shape[1:] == net.code_shape
     assert net.decoder(codes).shape == (1, 1, high, wide)
+
+
+@pytest.mark.parametrize(("side", "more"), [(2, 0), (2, 1), (4, 0), (4, 3)])
+def test_images_made_of_blocks_are_those_of_the_transposed_convolution(
+    side: int, more: int
+) -> None:
+    torch.manual_seed(0)
+    blocks = BlocksToImage(5, 3, 2 * side, side, side // 2, (more, 0))
+    values = torch.randn(2, 5, 3, 4)
+    usual = torch.nn.ConvTranspose2d.forward(blocks, values)
+    assert usual.shape == (2, 3, 3 * side + more, 4 * side)
+    torch.testing.assert_close(blocks(values), usual)
 
 
 def test_a_code_whose_side_does_not_fit_is_refused_with_the_one_that_does() -> None:

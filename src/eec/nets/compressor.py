@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, softplus
+from torch.nn.functional import conv2d, pad, pixel_shuffle, softplus
 
 from eec.errors import UserError
 from eec.nets.autoencoder import parse_code
@@ -40,6 +40,26 @@ class Normalisation(nn.Module):
     def forward(self, values: Tensor) -> Tensor:
         size = conv2d(values.abs(), self.weight.abs(), self.offset.abs() + 1e-3)
         return values * size if self.undo else values / size
+
+
+class BlocksToImage(nn.ConvTranspose2d):
+    """A transposed convolution to few channels, computed as an ordinary one to blocks of pixels.
+
+    With a kernel of twice the stride, each block of the image depends on four positions. What comes
+    out is the same; on a CPU it takes a third of the time.
+    """
+
+    def forward(self, values: Tensor, output_size: list[int] | None = None) -> Tensor:
+        assert self.bias is not None and output_size is None
+        side, edge, more = self.stride[0], int(self.padding[0]), self.output_padding
+        high, wide = (side * (values.shape[2 + k] + 1) - 2 * edge + more[k] for k in (0, 1))
+        inside, channels = self.weight.shape[:2]
+        # [in, out, 2, side, 2, side] to [out x side x side, in, 2, 2]: convolutions do not flip.
+        weight = self.weight.view(inside, channels, 2, side, 2, side).flip(2, 4)
+        weight = weight.permute(1, 3, 5, 0, 2, 4).reshape(-1, inside, 2, 2)
+        made = pixel_shuffle(conv2d(values, weight, padding=1), side)
+        made = pad(made, (-edge, edge + wide - made.shape[3], -edge, edge + high - made.shape[2]))
+        return made + self.bias[:, None, None]
 
 
 class Prior(nn.Module):
@@ -126,7 +146,8 @@ class Compressor(nn.Module):
             down = nn.Conv2d(widths[i], widths[i + 1], kernel, stride, edge)
             back = [(sizes[i + 1][k] - 1) * stride + kernel - 2 * edge for k in (0, 1)]
             rest = (sizes[i][0] - back[0], sizes[i][1] - back[1])
-            up = nn.ConvTranspose2d(widths[i + 1], widths[i], kernel, stride, edge, rest)
+            kind = BlocksToImage if i == 0 else nn.ConvTranspose2d
+            up = kind(widths[i + 1], widths[i], kernel, stride, edge, rest)
             last = i == len(strides) - 1
             encoder += [down] if last else [down, Normalisation(width)]
             decoder = ([up] if i == 0 else [up, Normalisation(width, undo=True)]) + decoder

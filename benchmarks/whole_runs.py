@@ -29,6 +29,11 @@ def config_of(folder: Path) -> dict[str, Any]:
     return config
 
 
+def environment_of(folder: Path) -> dict[str, Any]:
+    environment: dict[str, Any] = json.loads((folder / "environment.json").read_text())
+    return environment
+
+
 def read(folder: Path) -> list[dict[str, Any]]:
     path = folder / "measures.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []

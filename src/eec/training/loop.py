@@ -80,14 +80,14 @@ def _optimizer(weights: list[nn.Parameter], plan: Plan) -> torch.optim.Optimizer
             momentum=plan.momentum,
             nesterov=plan.nesterov,
             weight_decay=plan.weight_decay,
-            foreach=True,
+            fused=True,
         )
     return torch.optim.Adam(
         weights,
         lr=plan.rate,
         betas=(plan.momentum, 0.999),
         weight_decay=plan.weight_decay,
-        foreach=True,
+        fused=True,
     )
 
 

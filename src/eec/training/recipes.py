@@ -18,9 +18,9 @@ class Plan:
     The length is given in `steps` or in `epochs`. A few classes need as many steps as many do to
     learn from: with epochs, `least_images` are shown if `most_epochs` are enough for it. Whatever
     comes out, `least_steps` keeps a tiny data set from being trained for next to nothing, and
-    `most_steps` a large one from taking all day. With
-    `milestones` (in epochs) the rate is multiplied by `factor` at each; without, it rises to `rate`
-    over the first fifth and falls to 0 in a line.
+    `most_steps` a large one from taking all day. With `milestones` (in epochs) the rate is
+    multiplied by `factor` at each; without, it rises to `rate` over the first fifth and falls to 0
+    in a line.
     """
 
     optimizer: str  # sgd or adam
@@ -114,6 +114,7 @@ _FAST_SGD = Plan(
     least_images=36_000,
     most_epochs=18,
     least_steps=80,
+    most_steps=2000,
     weight_decay=5e-4,
 )
 

@@ -1,6 +1,6 @@
 """What an increment costs as classes become many, with all of memory replayed and with a part.
 
-    python benchmarks/growth.py DATA [--per-class 100] [--replay 500]
+    python benchmarks/growth.py DATA [--per-class 200] [--replay 1000] [--size 16]
 
 A hundred classes, ten an increment: the 50 of tiny-imagenet-50 and, as 50 further ones, their
 negatives upside down. `eec` learns them twice, with all of memory in each epoch and with
@@ -50,9 +50,9 @@ class Course:
         )
 
 
-def hundred_classes(data: Path) -> Dataset:
+def hundred_classes(data: Path, size: int) -> Dataset:
     """Real pictures and their negatives upside down, which are other classes."""
-    real = load_dataset("tiny-imagenet-50", data)
+    real = load_dataset("tiny-imagenet-50", data, size)
     images = {"train": real.train_images, "test": real.test_images}
     both = {part: torch.cat([one, 255 - one.flip(2)]) for part, one in images.items()}
     labels: dict[str, list[Label]] = {
@@ -95,14 +95,15 @@ def learn(stream: Stream, replay: int, name: str, seed: int) -> Course:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("data", type=Path, help="data folder with tiny-imagenet-50")
-    parser.add_argument("--per-class", type=int, default=100, help="training images a class")
+    parser.add_argument("--per-class", type=int, default=200, help="training images a class")
     parser.add_argument(
         "--replay", type=int, help="old images an epoch; else half as many as new ones"
     )
+    parser.add_argument("--size", type=int, default=16, help="pixels a side")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     stream = make_stream(
-        hundred_classes(given.data),
+        hundred_classes(given.data, given.size),
         classes_per_increment=10,
         order="shuffled",
         seed=given.seed,
@@ -110,8 +111,8 @@ def main() -> None:
     )
     replay = given.replay or 5 * given.per_class
     print(
-        f"{stream.name}: {given.per_class} images a class, seed {given.seed}, "
-        f"{torch.get_num_threads()} threads"
+        f"{stream.name}: {given.per_class} images a class of {given.size} pixels a side, seed "
+        f"{given.seed}, {torch.get_num_threads()} threads"
     )
     every = learn(stream, 0, "all of memory", given.seed)
     bounded = learn(stream, replay, f"--replay-per-epoch {replay}", given.seed)

@@ -244,9 +244,11 @@ class Method(ABC):
 
     def _loss(self, net: Classifier, targets: Tensor, weights: Tensor | None) -> Loss:
         """What `D` minimises over a mixture: the weighted cross entropy (eq. 6)."""
+        even = self.recipe.smoothing
 
         def loss(batch: Tensor, index: Tensor) -> Tensor:
-            losses = cross_entropy(net(batch).float(), targets[index], reduction="none")
+            said = net(batch).float()
+            losses = cross_entropy(said, targets[index], reduction="none", label_smoothing=even)
             return (losses if weights is None else losses * weights[index]).mean()
 
         return loss

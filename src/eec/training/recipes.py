@@ -96,6 +96,7 @@ class Recipe:
     compressor: Plan
     crop: int  # pixels of padding for random crops
     mirrored: bool = False  # where images are mirrored in training, name them both ways round
+    smoothing: float = 0.0  # the share of a label that all classes have alike
     gan: Plan = _GAN
 
 
@@ -136,6 +137,7 @@ RECIPES: dict[str, Recipe] = {
         compressor=_COMPRESSOR,
         crop=2,
         mirrored=True,
+        smoothing=0.1,
     ),
 }
 

@@ -26,6 +26,7 @@ from eec.methods.eec import EECMethod
 from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import Classifier
 from eec.nets.compressor import LEVELS, Compressor, step_of
+from eec.training.muon import Muon
 from eec.training.recipes import Plan
 
 Batch = list[Tensor]  # images, targets, weights
@@ -90,8 +91,9 @@ def turned(picture: Image.Image, most: int) -> Image.Image:
 
 def train(net: nn.Module, data: Pictures, plan: Plan, loss: Loss, workers: int = 0) -> None:
     weights = [w for w in net.parameters() if w.requires_grad]
-    if plan.optimizer == "sgd":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(
+    if plan.optimizer != "adam":
+        kind = Muon if plan.optimizer == "muon" else torch.optim.SGD
+        optimizer: torch.optim.Optimizer = kind(
             weights, plan.rate, plan.momentum, weight_decay=plan.weight_decay, nesterov=True
         )
     else:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from eec.training.batches import Batches
 from eec.training.journal import Journal
+from eec.training.muon import Muon
 from eec.training.recipes import Plan
 from eec.training.runtime import Runtime
 
@@ -73,8 +74,9 @@ def train(
 
 
 def _optimizer(weights: list[nn.Parameter], plan: Plan) -> torch.optim.Optimizer:
-    if plan.optimizer == "sgd":
-        return torch.optim.SGD(
+    if plan.optimizer in ("sgd", "muon"):
+        kind = Muon if plan.optimizer == "muon" else torch.optim.SGD
+        return kind(
             weights,
             lr=plan.rate,
             momentum=plan.momentum,

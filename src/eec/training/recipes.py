@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from eec.errors import UserError
 
 PIXELS = 64 * 64
-FEWEST = {"adam": 4, "sgd": 16}  # images in a batch
+FEWEST = {"adam": 4, "sgd": 16, "muon": 16}  # images in a batch
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Plan:
     in a line.
     """
 
-    optimizer: str  # sgd or adam
+    optimizer: str  # sgd, adam or muon
     rate: float
     batch: int
     epochs: int = 0
@@ -55,7 +55,7 @@ class Plan:
 
         Where the number of steps is given, or has a minimum, their cost grows with the image.
         Beyond 64x64 a batch holds fewer images, then, and about as many pixels: each image tells
-        more. Gradients of fewer images are noisier: the rate of plain SGD falls with them.
+        more. Gradients of fewer images are noisier: the rate falls with them, but for Adam.
         """
         if not (self.steps or self.least_steps) or pixels <= PIXELS:
             return self
@@ -64,7 +64,7 @@ class Plan:
         return replace(
             self,
             batch=batch,
-            rate=self.rate * (share if self.optimizer == "sgd" else 1.0),
+            rate=self.rate * (1.0 if self.optimizer == "adam" else share),
             least_images=round(self.least_images * share),
         )
 
@@ -107,15 +107,15 @@ _COMPRESSOR = Plan(
     "adam", rate=4e-3, batch=32, epochs=128, least_steps=1000, most_steps=4000, clip=0.05
 )
 
-_FAST_SGD = Plan(
-    "sgd",
+_FAST = Plan(
+    "muon",
     rate=0.05,
     batch=64,
-    epochs=5,
-    least_images=36_000,
+    epochs=4,
+    least_images=20_000,
     most_epochs=18,
     least_steps=80,
-    most_steps=2000,
+    most_steps=1500,
     weight_decay=5e-4,
 )
 
@@ -131,8 +131,8 @@ RECIPES: dict[str, Recipe] = {
         crop=4,
     ),
     "fast": Recipe(
-        first=_FAST_SGD,
-        later=_FAST_SGD,
+        first=_FAST,
+        later=_FAST,
         autoencoder=Plan("adam", rate=4e-3, batch=32, steps=1000, clip=1.0),
         compressor=_COMPRESSOR,
         crop=2,

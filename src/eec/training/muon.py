@@ -1,0 +1,56 @@
+"""Muon (Jordan et al., 2024): the momentum of a layer's filters, made orthogonal before it is used.
+
+A gradient is mostly along few directions; with all of them alike, a step teaches a net of
+convolutions more. On two cores it reached in five epochs what plain SGD took about ten for
+(docs/results.md), and a step takes a tenth longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+MOMENTUM = 0.6  # of filters: directions that are alike need less smoothing
+RATE = 2.0  # of filters, in units of the other weights' rate
+# A polynomial that brings all singular values near 1 in few rounds (Jordan et al.): near is enough.
+ROUNDS = 3
+FIRST, THIRD, FIFTH = 3.4445, -4.7750, 2.0315
+
+
+class Muon(torch.optim.SGD):
+    """Plain SGD, but for filters of convolutions, which keep their length: one a filter.
+
+    BatchNorm behind a convolution undoes any length, and a step means the same at all times.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.ndim == 4 and weight.grad is not None:
+                    self._move(weight, weight.grad, RATE * group["lr"])
+                    weight.grad = None  # plain SGD passes over it, then
+        return super().step(closure)
+
+    def _move(self, weight: Tensor, gradient: Tensor, rate: float) -> None:
+        state = self.state[weight]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(weight)
+        momentum = state["momentum_buffer"].mul_(MOMENTUM).add_(gradient)
+        ahead = gradient.add(momentum, alpha=MOMENTUM)
+        weight.mul_(len(weight) ** 0.5 / weight.norm().clamp_min(1e-12))
+        weight.add_(orthogonal(ahead.flatten(1)).view_as(weight), alpha=-rate)
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """Nearly the orthogonal matrix next to this one: all singular values about 1."""
+    tall = matrix.shape[0] > matrix.shape[1]
+    now: Tensor = matrix.T if tall else matrix
+    now = now / (now.norm() + 1e-7)
+    for _ in range(ROUNDS):
+        square = now @ now.T
+        now = FIRST * now + (THIRD * square + FIFTH * square @ square) @ now
+    return now.T if tall else now

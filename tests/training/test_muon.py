@@ -1,0 +1,73 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from eec.training.muon import Muon, orthogonal
+
+
+@pytest.mark.parametrize("shape", [(8, 27), (27, 8), (16, 16)])
+def test_all_directions_count_alike(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    left, _, right = torch.linalg.svd(torch.randn(shape), full_matrices=False)
+    sizes = torch.linspace(1.0, 0.1, min(shape))
+    made = orthogonal(left * sizes @ right)
+    assert made.shape == shape
+    found = torch.linalg.svdvals(made)
+    assert float(found.min()) > 0.5 and float(found.max()) < 1.3
+    # The directions themselves stay: what is made is aligned with each of them.
+    along = (left.T @ made @ right.T).diagonal()
+    assert torch.allclose(along.sort().values, found.sort().values, atol=1e-3)
+
+
+def test_a_gradient_of_zeros_moves_nothing() -> None:
+    assert orthogonal(torch.zeros(4, 9)).abs().max() == 0
+
+
+def net_and_images() -> tuple[nn.Sequential, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3, bias=False),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(144, 3),
+    )
+    return net, torch.randn(30, 1, 8, 8), torch.arange(30) % 3
+
+
+def test_filters_keep_their_length_and_others_move_as_by_plain_sgd() -> None:
+    net, images, targets = net_and_images()
+    cross_entropy(net(images), targets).backward()
+    head = net[-1].weight
+    assert isinstance(head, torch.Tensor) and head.grad is not None
+    expected = head.detach() - 0.01 * head.grad
+    optimizer = Muon(net.parameters(), lr=0.01)
+    optimizer.step()
+    torch.testing.assert_close(head.detach(), expected)
+    filters = net[0].weight
+    assert isinstance(filters, torch.Tensor)
+    assert filters.detach().norm() == pytest.approx(2.0, abs=0.1)  # four filters
+
+
+def test_training_learns() -> None:
+    net, images, targets = net_and_images()
+    optimizer = Muon(net.parameters(), lr=0.05, momentum=0.9, nesterov=True, fused=True)
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = cross_entropy(net(images), targets)
+        loss.backward()
+        optimizer.step()
+    assert float(loss.detach()) < 0.1
+
+
+def test_a_frozen_filter_stays() -> None:
+    net, images, targets = net_and_images()
+    first = net[0].weight
+    assert isinstance(first, torch.Tensor)
+    first.requires_grad_(False)
+    before = first.clone()
+    optimizer = Muon([w for w in net.parameters() if w.requires_grad], lr=0.1)
+    cross_entropy(net(images), targets).backward()
+    optimizer.step()
+    assert torch.equal(first, before)

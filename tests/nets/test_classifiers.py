@@ -65,6 +65,18 @@ def test_gradients_reach_the_image_through_the_features(name: str) -> None:
     assert images.grad is not None and images.grad.abs().sum() > 0
 
 
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_those_that_say_so_take_images_of_another_size(name: str) -> None:
+    net = CLASSIFIERS[name]((1, 32, 32)).eval()
+    net.grow(3)
+    with torch.no_grad():
+        if net.any_size:
+            assert net(torch.rand(2, 1, 24, 24)).shape == (2, 3)
+        else:
+            with pytest.raises(RuntimeError):
+                net(torch.rand(2, 1, 24, 24))
+
+
 def test_head_grows_and_keeps_the_rows_of_old_classes() -> None:
     net = CLASSIFIERS["tiny"]((1, 28, 28))
     net.grow(3)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import pad
 
-from eec.training.batches import Batches, to_float, to_uint8
+from eec.training.batches import Batches, smaller, to_float, to_uint8
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -166,3 +166,16 @@ def test_an_epoch_draws_some_of_the_images_anew(most: int, others: int, seed: in
         assert len(set(epoch)) == len(epoch) == len(batches) == others + min(most, 8)
         assert set(range(others)) <= set(epoch)
     assert set().union(*epochs) == set(range(others + 8))  # over time, all are shown
+
+
+def test_smaller_images_show_the_same_and_tiny_ones_stay(
+    digit_images: Callable[..., Tensor],
+) -> None:
+    images = to_float(digit_images(3, 4)).repeat_interleave(4, 2).repeat_interleave(4, 3)
+    assert min(images.shape[2:]) >= 24
+    made = smaller(images)
+    assert list(made.shape[2:]) == [3 * side // 4 for side in images.shape[2:]]
+    assert made.is_contiguous(memory_format=torch.channels_last)
+    assert torch.allclose(made.mean((1, 2, 3)), images.mean((1, 2, 3)), atol=0.02)
+    small = torch.rand(2, 1, 23, 40)
+    assert smaller(small) is small

@@ -190,3 +190,17 @@ def test_apply_goes_over_all_items_in_order_and_in_batches(cpu: Runtime, number:
     out = apply(double, torch.arange(number), cpu, batch=5)
     assert out.tolist() == [2 * i for i in range(number)]
     assert max(sizes) <= 5
+
+
+def test_images_are_smaller_in_the_early_steps(cpu: Runtime) -> None:
+    sides: list[int] = []
+    images = torch.zeros(8, 1, 24, 24, dtype=torch.uint8)
+    net = nn.Conv2d(1, 1, 3)
+
+    def loss(batch: Tensor, index: Tensor) -> Tensor:
+        sides.append(batch.shape[2])
+        value: Tensor = net(batch).square().mean()
+        return value
+
+    train(net, Batches(images), loss, replace(PLAIN, early=0.5), cpu, generator())
+    assert sides == [18] * 5 + [24] * 5

@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -230,12 +230,14 @@ class Method(ABC):
             weights = None if weights is None else weights.to(device)
             loss = self._loss(net, targets.to(device), weights)
             _, height, width = self._seen_shape(self.image)
-            plan = self.recipe.first if first else self.recipe.later
+            plan = (self.recipe.first if first else self.recipe.later).for_pixels(height * width)
+            if not net.any_size:
+                plan = replace(plan, early=0.0)
             train(
                 net,
                 self._batches(images.to(device), drawn),
                 loss,
-                plan.for_pixels(height * width),
+                plan,
                 self.runtime,
                 generator(seed, "batches"),
                 progress,

@@ -39,6 +39,11 @@ class Classifier(nn.Module):
             self.width = pool(torch.zeros(1, *feature_shape(stages, image))).shape[1]
         self.head: nn.Linear | None = None
 
+    @property
+    def any_size(self) -> bool:
+        """Whether images may be larger or smaller than those it was made for."""
+        return isinstance(self.pool, GlobalPool)
+
     def features(self, images: Tensor) -> Tensor:
         """The last convolutional stage before pooling: `f_c`."""
         out: Tensor = self.stages(images)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from eec.training.batches import Batches
+from eec.training.batches import Batches, smaller
 from eec.training.journal import Journal
 from eec.training.muon import Muon
 from eec.training.recipes import Plan
@@ -56,7 +56,8 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = plan.rate_at(step, count)
             with runtime.autocast():
-                value = loss(batches.take(index, generator), index)
+                images = batches.take(index, generator)
+                value = loss(smaller(images) if step < plan.early * total else images, index)
             optimizer.zero_grad()
             value.backward()
             if plan.clip is not None:

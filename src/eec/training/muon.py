@@ -1,8 +1,7 @@
 """Muon (Jordan et al., 2024): the momentum of a layer's filters, made orthogonal before it is used.
 
 A gradient is mostly along few directions; with all of them alike, a step teaches a net of
-convolutions more. On two cores it reached in five epochs what plain SGD took about ten for
-(docs/results.md), and a step takes a tenth longer.
+convolutions more, and takes a tenth longer (docs/results.md has what came of it).
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import torch
 from torch import Tensor
 
 MOMENTUM = 0.6  # of filters: directions that are alike need less smoothing
-RATE = 2.0  # of filters, in units of the other weights' rate
 # A polynomial that brings all singular values near 1 in few rounds (Jordan et al.): near is enough.
 ROUNDS = 3
 FIRST, THIRD, FIFTH = 3.4445, -4.7750, 2.0315
@@ -31,7 +29,7 @@ class Muon(torch.optim.SGD):
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.ndim == 4 and weight.grad is not None:
-                    self._move(weight, weight.grad, RATE * group["lr"])
+                    self._move(weight, weight.grad, group["lr"])
                     weight.grad = None  # plain SGD passes over it, then
         return super().step(closure)
 

@@ -38,6 +38,7 @@ class Plan:
     milestones: tuple[int, ...] = ()
     factor: float = 0.1
     clip: float | None = None
+    early: float = 0.0  # the share of the steps in which images are smaller: these take less time
 
     def batches_per_epoch(self, images: int) -> int:
         return math.ceil(images / self.batch)
@@ -112,11 +113,12 @@ _FAST = Plan(
     rate=0.05,
     batch=64,
     epochs=4,
-    least_images=20_000,
+    least_images=24_000,
     most_epochs=18,
     least_steps=80,
     most_steps=1500,
     weight_decay=5e-4,
+    early=0.5,
 )
 
 RECIPES: dict[str, Recipe] = {

@@ -26,8 +26,8 @@ from torch.nn.functional import softplus
 from eec.errors import UserError
 from eec.nets.compressor import LEVELS, SMALLEST_SCALE, Prior
 
-Integers = NDArray[np.int64]
 Doubles = NDArray[np.float64]
+Shorts = NDArray[np.int16]
 Symbols = NDArray[np.int8]
 Number = TypeVar("Number", bound=np.integer)
 
@@ -125,11 +125,13 @@ def _inverse_steps() -> list[int]:
 
 
 @cache
-def _thresholds() -> Integers:
-    """The scales, in parts of SCALE_UNIT, at which one distribution gives way to the next."""
+def _kinds() -> Shorts:
+    """Which distribution a scale has, in parts of SCALE_UNIT; all larger ones have the last."""
     with localcontext(prec=40):
         middles = [_scale(Decimal(i) + Decimal("0.5")) for i in range(SCALES - 1)]
-        return np.array([round(middle * SCALE_UNIT) for middle in middles])
+        thresholds = np.array([round(middle * SCALE_UNIT) for middle in middles])
+    scales = np.arange(thresholds[-1] + 1)
+    return np.searchsorted(thresholds, scales, "right").astype(np.int16)
 
 
 def _scale(place: Decimal) -> Decimal:
@@ -183,37 +185,36 @@ class _Walk:
     def __init__(self, prior: IntegerPrior, shape: tuple[int, ...], level: int) -> None:
         count, channels, high, wide = shape
         self.prior, self.high, self.wide, self.channels = prior, high, wide, channels
-        self.known = np.zeros((high + 1, wide + 2, count, channels))  # with an empty margin
+        self.known = np.zeros((high + 1, wide + 2, channels, count))  # with an empty margin
         self.sizes = np.zeros_like(self.known)
-        self.weights = prior.mean_weight.T.astype(np.float64)  # [5C, C]
-        self.spreads = prior.scale_weight.T.astype(np.float64)
+        self.weights = prior.mean_weight.astype(np.float64)  # [C, 5C]
+        self.spreads = prior.scale_weight.astype(np.float64)
         self.offsets = prior.offsets(level)
 
-    def stops(self) -> Iterator[tuple[int, int, int, Integers, Integers]]:
+    def stops(self) -> Iterator[tuple[int, int, int, Shorts, Shorts]]:
         """Row, column, channel, which distribution, and the whole part of the mean."""
-        around = 4 * self.channels
+        around, kinds = 4 * self.channels, _kinds()
         for y in range(self.high):
             for x in range(self.wide):
                 near = [(y, x), (y, x + 1), (y, x + 2), (y + 1, x)]
-                means = np.hstack([self.known[at] for at in near]) @ self.weights[:around]
-                scales = np.hstack([self.sizes[at] for at in near]) @ self.spreads[:around]
-                means += self.offsets[0]
-                scales += self.offsets[1]
+                means = self.weights[:, :around] @ np.vstack([self.known[at] for at in near])
+                scales = self.spreads[:, :around] @ np.vstack([self.sizes[at] for at in near])
+                means += self.offsets[0][:, None]
+                scales += self.offsets[1][:, None]
                 here, size = self.known[y + 1, x + 1], self.sizes[y + 1, x + 1]
                 for c in range(self.channels):
                     own = slice(around, around + c)
-                    mean = means[:, c] + here[:, :c] @ self.weights[own, c]
-                    scale = scales[:, c] + size[:, :c] @ self.spreads[own, c]
-                    parts = np.floor_divide(
-                        mean.astype(np.int64) + MEAN_UNIT // (2 * PARTS), MEAN_UNIT // PARTS
-                    )
-                    parts = np.clip(parts, -MOST * PARTS, MOST * PARTS)
-                    which = np.searchsorted(_thresholds(), scale.astype(np.int64), "right")
+                    mean = means[c] + self.weights[c, own] @ here[:c]
+                    scale = scales[c] + self.spreads[c, own] @ size[:c]
+                    # Exact: whole numbers, times a power of two.
+                    parts = np.floor(mean * (PARTS / MEAN_UNIT) + 0.5)
+                    parts = np.clip(parts, -MOST * PARTS, MOST * PARTS).astype(np.int16)
+                    which = kinds[np.minimum(scale, len(kinds) - 1).astype(np.intp)]
                     yield y, x, c, which * PARTS + parts % PARTS, parts // PARTS
 
     def set(self, y: int, x: int, c: int, symbols: NDArray[np.integer]) -> None:
-        self.known[y + 1, x + 1, :, c] = symbols
-        self.sizes[y + 1, x + 1, :, c] = np.abs(symbols)
+        self.known[y + 1, x + 1, c] = symbols
+        self.sizes[y + 1, x + 1, c] = np.abs(symbols)
 
 
 def cost(prior: IntegerPrior, symbols: Symbols, level: int) -> Doubles:
@@ -237,10 +238,10 @@ def _encode_block(prior: IntegerPrior, symbols: Symbols, level: int, first: int)
     walk, models = _Walk(prior, symbols.shape, level), _models()
     for y, x, c, which, whole in walk.stops():
         now = symbols[:, c, y, x]
-        away = (now - whole + REACH).astype(np.int32)
         order = np.argsort(which, kind="stable")
-        for kind, members in _runs(which, order):
-            coder.encode(away[members], models[kind])
+        away = (now - whole + REACH).astype(np.int32)[order]
+        for kind, start, end in _runs(which[order]):
+            coder.encode(away[start:end], models[kind])
         walk.set(y, x, c, now)
     words: bytes = coder.get_compressed().astype("<u4").tobytes()
     head = len(symbols).to_bytes(4, "little") + (len(words) // 4).to_bytes(4, "little")
@@ -255,10 +256,10 @@ def _checksum(prior: IntegerPrior, level: int, first: int, block: bytes) -> byte
     return zlib.crc32(block, found).to_bytes(4, "little")
 
 
-def _runs(which: Integers, order: Integers) -> Iterator[tuple[int, Integers]]:
-    """Each distribution that occurs, with the images whose symbols have it."""
-    kinds, starts = np.unique(which[order], return_index=True)
-    yield from zip(kinds.tolist(), np.split(order, starts[1:]), strict=True)
+def _runs(kinds: Shorts) -> Iterator[tuple[int, int, int]]:
+    """Of sorted numbers, each one that occurs, with the place where it begins and where it ends."""
+    edges = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
+    return zip(kinds[edges[:-1]].tolist(), edges[:-1], edges[1:], strict=True)
 
 
 def decode(
@@ -289,10 +290,10 @@ def _decode_block(
     walk, models = _Walk(prior, shape, level), _models()
     symbols = np.zeros(shape, np.int8)
     for y, x, c, which, whole in walk.stops():
-        away = np.empty(len(which), np.int64)
         order = np.argsort(which, kind="stable")
-        for kind, members in _runs(which, order):
-            away[members] = decoder.decode(models[kind], len(members))
+        runs = _runs(which[order])
+        away = np.empty(len(which), np.int16)
+        away[order] = np.concatenate([decoder.decode(models[k], end - at) for k, at, end in runs])
         now = away - REACH + whole
         symbols[:, c, y, x] = now
         walk.set(y, x, c, now)

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         args=given or ["--help"],
         prog="eec",
         description=main.__doc__,
-        config=(tyro.conf.FlagCreatePairsOff,),
+        config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone),
     )
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A minus sign that an old terminal lacks must not end a run of hours.

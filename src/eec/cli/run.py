@@ -89,7 +89,7 @@ class Run:
     """Classifier [by method: dcgan as published; else tiny for grey, small for colour images]."""
     recipe: RecipeName | None = None
     """Training: fast, or paper, the published one epoch for epoch [fast]."""
-    keep_head: bool | None = None
+    keep_head: tyro.conf.FlagConversionOff[bool | None] = None
     """Keep the head's rows of old classes, or begin the head anew at each increment [True]."""
     turn: int | None = None
     """Turn, stretch and slant images at random in training, by up to so many degrees and percent
@@ -117,7 +117,7 @@ class Run:
     """lambda, the content loss's share [0.7]."""
     content_scale: ContentScale | None = None
     """Content loss normalised or raw [by method]."""
-    decay: bool | None = None
+    decay: tyro.conf.FlagConversionOff[bool | None] = None
     """Weigh decoded images by their decay [by method: only as published]."""
     memory: str | None = None
     """What may be kept of old classes: slots (5000; an episode or an image takes one, a concept
@@ -135,7 +135,7 @@ class Run:
     image_bytes: int | None = None
     """Bytes that a coded image may take on average [as --memory allows, and no more than it takes
     to lose 1 % of the first task's variance]."""
-    codec_refresh: bool | None = None
+    codec_refresh: tyro.conf.FlagConversionOff[bool | None] = None
     """Train a frozen codec again, and encode memory anew, when it keeps a later task badly
     [False]."""
     keep_real: float | None = None

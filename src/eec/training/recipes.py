@@ -133,7 +133,7 @@ RECIPES: dict[str, Recipe] = {
         crop=4,
     ),
     "fast": Recipe(
-        first=_FAST,
+        first=replace(_FAST, epochs=10, least_images=60_000),  # from nothing it takes longer
         later=_FAST,
         autoencoder=Plan("adam", rate=4e-3, batch=32, steps=1000, clip=1.0),
         compressor=_COMPRESSOR,

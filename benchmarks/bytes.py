@@ -11,9 +11,7 @@ Beside the table, a figure is drawn into `--out`.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +19,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
-from whole_runs import carry_out, read, spread_words
+from whole_runs import bytes_kept, carry_out, carry_out_all, read, spread_words
 
 from eec.memory.budget import parse_budget
 
@@ -44,10 +42,7 @@ def cell_of(folders: list[Path]) -> Cell | None:
     if not all(runs):
         return None
     last = [lines[-1] for lines in runs]
-    kept = statistics.mean(
-        sum(n for part, n in line["bytes"].items() if part != "classifier") for line in last
-    )
-    return Cell([line["accuracy"] for line in last], kept)
+    return Cell([line["accuracy"] for line in last], statistics.mean(map(bytes_kept, last)))
 
 
 def try_out(folder: Path, options: list[str], threads: int) -> None:
@@ -88,20 +83,16 @@ def main() -> None:
         parse_budget(budget)
     place = asked.out / f"{asked.dataset}-{asked.per_class}"
     fixed = [asked.dataset, "--data-dir", str(asked.data), "--per-class", asked.per_class]
-    threads = max(1, (os.cpu_count() or 1) // asked.jobs)
     folders: dict[tuple[str, str], list[Path]] = {}
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        waiting = []
-        for seed in range(asked.seeds):
-            for budget in budgets:
-                for method in methods:
-                    folder = place / f"{method}-{budget}-{seed}"
-                    folders.setdefault((method, budget), []).append(folder)
-                    words = [*fixed, *options, "--method", method, "--memory", budget]
-                    words += ["--seed", str(seed)]
-                    waiting.append(pool.submit(try_out, folder, words, threads))
-        for one in waiting:
-            one.result()
+    runs: list[tuple[Path, list[str]]] = []
+    for seed in range(asked.seeds):
+        for budget in budgets:
+            for method in methods:
+                folder = place / f"{method}-{budget}-{seed}"
+                folders.setdefault((method, budget), []).append(folder)
+                words = [*fixed, *options, "--method", method, "--memory", budget]
+                runs.append((folder, [*words, "--seed", str(seed)]))
+    carry_out_all(runs, asked.jobs, try_out)
     found = {key: cell_of(paths) for key, paths in folders.items()}
     print("| budget | " + " | ".join(methods) + " |\n|---|" + "--:|" * len(methods))
     for budget in budgets:

@@ -12,14 +12,12 @@ machine tells how long a run takes there.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from whole_runs import carry_out, environment_of, read, spread_words
+from whole_runs import bytes_kept, carry_out_all, environment_of, read, spread_words
 
 from eec.paper.published import published_accuracy
 
@@ -60,13 +58,10 @@ class Cell:
     def of(cls, folders: Sequence[Path], marks: Sequence[int]) -> Cell:
         runs = [{line["classes_seen"]: line for line in read(folder)} for folder in folders]
         last = [lines[marks[-1]] for lines in runs]
-        kept = [
-            sum(n for part, n in line["bytes"].items() if part != "classifier") for line in last
-        ]
         return cls(
             {mark: [lines[mark]["accuracy"] for lines in runs] for mark in marks},
             [sum(sum(line["seconds"].values()) for line in r.values()) / 60 for r in runs],
-            statistics.mean(kept),
+            statistics.mean(map(bytes_kept, last)),
             environment_of(folders[0])["threads"],
         )
 
@@ -99,20 +94,16 @@ def main() -> None:
     if unknown := set(asked.protocols) - set(names):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     chosen = [p for p in PROTOCOLS if p.name in (asked.protocols or names)]
-    threads = max(1, (os.cpu_count() or 1) // asked.jobs)
     folders: dict[tuple[Protocol, str], list[Path]] = {}
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        waiting = []
-        for seed in range(asked.seeds):
-            for protocol in chosen:
-                for method in asked.methods.split(","):
-                    folder = asked.out / f"{protocol.name}-{method}-{seed}"
-                    folders.setdefault((protocol, method), []).append(folder)
-                    words = [*protocol.options, "--method", method, "--seed", str(seed)]
-                    words += ["--data-dir", str(asked.data)]
-                    waiting.append(pool.submit(carry_out, folder, words, threads))
-        for one in waiting:
-            one.result()
+    runs: list[tuple[Path, list[str]]] = []
+    for seed in range(asked.seeds):
+        for protocol in chosen:
+            for method in asked.methods.split(","):
+                folder = asked.out / f"{protocol.name}-{method}-{seed}"
+                folders.setdefault((protocol, method), []).append(folder)
+                words = [*protocol.options, "--method", method, "--seed", str(seed)]
+                runs.append((folder, [*words, "--data-dir", str(asked.data)]))
+    carry_out_all(runs, asked.jobs)
     cells = {(p, method): Cell.of(paths, p.marks) for (p, method), paths in folders.items()}
     heads = ["protocol", "method", "seeds", "A_5 or A_30", "A_10 or A_50", "of `joint`", "paper"]
     print("| " + " | ".join([*heads, "MB", "minutes (threads)"]) + " |")

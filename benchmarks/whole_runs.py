@@ -7,8 +7,12 @@ import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+Work = Callable[[Path, list[str], int], None]  # folder, options, threads
 
 
 def carry_out(folder: Path, options: list[str], threads: int) -> None:
@@ -22,6 +26,17 @@ def carry_out(folder: Path, options: list[str], threads: int) -> None:
     done = subprocess.run(program, env=environment, capture_output=True, encoding="utf-8")
     if done.returncode:
         raise SystemExit(f"{folder}: {done.stderr}")
+
+
+def carry_out_all(
+    runs: Sequence[tuple[Path, list[str]]], jobs: int, work: Work = carry_out
+) -> None:
+    """All of them, so many side by side; the cores are shared among these."""
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = [pool.submit(work, folder, options, threads) for folder, options in runs]
+        for one in waiting:
+            one.result()
 
 
 def config_of(folder: Path) -> dict[str, Any]:
@@ -38,6 +53,11 @@ def read(folder: Path) -> list[dict[str, Any]]:
     path = folder / "measures.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return [json.loads(line) for line in lines]
+
+
+def bytes_kept(line: dict[str, Any]) -> int:
+    """What the learner had besides the classifier, from a line of `measures.jsonl`."""
+    return sum(size for part, size in line["bytes"].items() if part != "classifier")
 
 
 def spread_words(values: list[float]) -> str:

@@ -202,7 +202,7 @@ def _few_layers(image: Shape, widths: tuple[int, int, int]) -> Classifier:
     """Seven convolutions, most of them on small maps: ours, for two cores.
 
     Where time is short, epochs are worth more than width: on CIFAR-10 a net of twice the cost
-    learned less in the same minutes (docs/results.md).
+    learned less in the same minutes.
     """
     large = min(image[1:]) >= LARGE
     first = [*stem(image, widths[0]), nn.MaxPool2d(2)] if large else _pooled(image[0], widths[0])

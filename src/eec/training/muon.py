@@ -1,7 +1,7 @@
 """Muon (Jordan et al., 2024): the momentum of a layer's filters, made orthogonal before it is used.
 
 A gradient is mostly along few directions; with all of them alike, a step teaches a net of
-convolutions more, and takes a tenth longer (docs/results.md has what came of it).
+convolutions more, and takes a tenth longer (`benchmarks/recipe.py` measures it).
 """
 
 from __future__ import annotations

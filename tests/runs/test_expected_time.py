@@ -13,7 +13,7 @@ from eec.runs.sweep import Job, plan
 from eec.training.recipes import RECIPES
 from small_runs import config
 
-TASK = Size(classes=7, new=24, seen=4, judged=100)
+TASK = Size(classes=7, brought=6, new=24, seen=4, judged=100)
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_what_is_not_trained_later_is_not_counted_later() -> None:
 def test_one_class_trains_no_classifier() -> None:
     _, method = prepare(config("joint"))
     rates = Rates({"later": 1.0}, frozenset({"later"}), 0.0, 0.0, 0.0)
-    assert seconds(rates, method, Size(1, 4, 0, 10), 256) == 0.0
+    assert seconds(rates, method, Size(1, 1, 4, 0, 10), 256) == 0.0
     assert seconds(rates, method, TASK, 256) > 0.0
 
 

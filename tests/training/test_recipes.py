@@ -88,6 +88,14 @@ def test_total_steps(plan: Plan, images: int, steps: int) -> None:
     assert plan.total_steps(images) == steps
 
 
+def test_each_doubling_of_the_classes_that_a_task_brings_adds_to_its_bounds() -> None:
+    plan = Plan("sgd", 0.1, batch=10, epochs=1, least_images=300, most_epochs=9, most_steps=40)
+    assert plan.for_classes(1) == plan
+    assert [plan.for_classes(n).total_steps(100) for n in (1, 2, 8)] == [30, 60, 90]
+    assert [plan.for_classes(n).total_steps(5000) for n in (1, 2, 8)] == [40, 80, 160]
+    assert PAPER.later.for_classes(8) == PAPER.later  # which counts in epochs
+
+
 # --- one cycle ---
 
 

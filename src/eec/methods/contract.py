@@ -230,7 +230,8 @@ class Method(ABC):
             weights = None if weights is None else weights.to(device)
             loss = self._loss(net, targets.to(device), weights)
             _, height, width = self._seen_shape(self.image)
-            plan = (self.recipe.first if first else self.recipe.later).for_pixels(height * width)
+            plan = self.recipe.first if first else self.recipe.later
+            plan = plan.for_classes(len(self.arrived)).for_pixels(height * width)
             if not net.any_size:
                 plan = replace(plan, early=0.0)
             train(

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from eec.data.labels import distinct
 from eec.data.stream import Increment, Selection, Stream, Task
 from eec.memory.budget import parse_budget
 from eec.methods.contract import Method
@@ -51,6 +52,7 @@ class Size:
     """One increment, in images."""
 
     classes: int  # seen by then
+    brought: int  # classes of which there are new images
     new: int
     seen: int  # earlier
     judged: int  # test images of all classes by then
@@ -134,10 +136,11 @@ def seconds_of(run: Path) -> float:
 def sizes_of(stream: Stream) -> list[Size]:
     sizes: list[Size] = []
     for increment in stream.increments:
-        before = sizes[-1] if sizes else Size(0, 0, 0, 0)
+        before = sizes[-1] if sizes else Size(0, 0, 0, 0, 0)
         sizes.append(
             Size(
                 classes=before.classes + len(increment.new_classes),
+                brought=len(distinct(increment.train.labels)),
                 new=len(increment.train),
                 seen=before.seen + before.new,
                 judged=before.judged + len(increment.judged),
@@ -165,7 +168,10 @@ def images_trained_on(method: Method, plan: str, size: Size) -> int:
 
 def steps(method: Method, plan: str, size: Size, pixels: int) -> tuple[int, float]:
     """The steps of one training, and the images in each."""
-    chosen: Plan = getattr(method.recipe, plan).for_pixels(pixels)
+    chosen: Plan = getattr(method.recipe, plan)
+    if plan in CLASSIFIER:
+        chosen = chosen.for_classes(size.brought)
+    chosen = chosen.for_pixels(pixels)
     images = images_trained_on(method, plan, size)
     return chosen.total_steps(images), images / chosen.batches_per_epoch(images)
 
@@ -236,7 +242,7 @@ def measure_rates(method: Method, stream: Stream) -> Rates:
         watch = Stopwatch()
         method.learn(task, watch.phase)
         seen = sum(map(len, tasks[:number]))
-        sizes.append(Size(len(method.classes), len(task), seen, 0))
+        sizes.append(Size(len(method.classes), len(task.classes), len(task), seen, 0))
         for count, taken in watch.taken.items():
             name = names[count]
             _, images = steps(method, name, sizes[-1], pixels)

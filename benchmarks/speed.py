@@ -79,7 +79,7 @@ class Phases:
         self.turn = dataset.turn
         self.runtime = choose_runtime()
         fast = find_recipe("fast")
-        # The same work for both: no smaller images first.
+        # The same work for both: no smaller images first, and no detail lent (see `_learned`).
         alike = {name: replace(getattr(fast, name), early=0.0) for name in ("first", "later")}
         self.recipe = replace(fast, **alike)
         stream = make_stream(dataset, classes_per_increment=1, per_class=per_class)
@@ -108,7 +108,7 @@ class Phases:
 
     def _learned(self) -> EECMethod:
         """`eec` after two tasks, with a codec that was hardly trained: as fast as any."""
-        options = choose_options("eec", turn=self.turn)
+        options = choose_options("eec", turn=self.turn, detail=False)
         method = make_method("eec", options, 0, self.runtime)
         assert isinstance(method, EECMethod)
         method.recipe = replace(self.recipe, compressor=replace(self.compressor, steps=50))

@@ -64,6 +64,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         codec: CodecKind = "frozen",
         autoencoder: AutoencoderKind = "plain",
         new_images: NewImages = "decoded",
+        detail: bool = True,
         see: See = "real",
         code: str = "auto",
         output: Output = "tanh",
@@ -93,6 +94,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         self.codec = codec
         self.autoencoder = autoencoder
         self.new_images = new_images
+        self.detail = detail
         self.see = see
         self.code = code
         self.output = output

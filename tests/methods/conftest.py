@@ -9,6 +9,7 @@ from torch import Tensor
 from eec.methods.contract import Method
 from eec.methods.eec import EECMethod
 from eec.methods.registry import choose_options, make_method
+from eec.training.batches import Detail
 from eec.training.runtime import Runtime
 
 
@@ -32,6 +33,20 @@ def mixtures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor, Tens
 
     def spy(self: Method, *given: Any) -> None:
         seen.append(given[:3])
+        original(self, *given)
+
+    monkeypatch.setattr(Method, "_train_classifier", spy)
+    return seen
+
+
+@pytest.fixture
+def details(monkeypatch: pytest.MonkeyPatch) -> list[Detail | None]:
+    """What is lent in each training of `D`."""
+    seen: list[Detail | None] = []
+    original = Method._train_classifier
+
+    def spy(self: Method, *given: Any) -> None:
+        seen.append(given[4] if len(given) > 4 else None)
         original(self, *given)
 
     monkeypatch.setattr(Method, "_train_classifier", spy)

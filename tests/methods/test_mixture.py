@@ -13,7 +13,11 @@ from eec.data.stream import Task
 from eec.methods import eec as module
 from eec.methods.contract import Report
 from eec.methods.eec import EECMethod
+from eec.methods.mixture import detail_of
+from eec.methods.registry import choose_options, make_method
+from eec.training.batches import Detail
 from eec.training.recipes import Recipe
+from eec.training.runtime import Runtime
 
 Make = Callable[..., EECMethod]
 TaskOf = Callable[..., Task]
@@ -54,6 +58,61 @@ def test_new_images_are_shown_as_chosen_beside_the_decoded_old_ones(
     }[new_images]
     check_mixture(mixtures[-1], parts, shares)
     assert mixtures[-1][1].tolist() == [2] * (len(parts) - 1) * 3 + [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "wanting"),
+    [
+        ({}, [True] * 3 + [True] * 6),
+        ({"new_images": "both"}, [False] * 3 + [True] * 3 + [True] * 6),
+        ({"keep_real": 0.1}, [True] * 3 + [True] * 6 + [False] * 3),
+    ],
+)
+def test_what_the_codec_loses_of_new_images_is_lent_to_decoded_ones(
+    make: Make,
+    task_of: TaskOf,
+    details: list[Detail | None],
+    options: dict[str, Any],
+    wanting: list[bool],
+) -> None:
+    learner = make(code_type="float32", **options)
+    learner.learn(task_of(0, 1))
+    learner.learn(task_of(2))
+    real, detail = task_of(2).images, details[-1]
+    assert detail is not None
+    assert detail.wanting.tolist() == wanting
+    assert torch.equal(detail.lost, detail_of(real, learner.memory.codecs[1](real)))
+
+
+def test_detail_makes_a_decoded_image_real_again() -> None:
+    real, decoded = torch.tensor([[5, 9, 255], [0, 30, 255]], dtype=torch.uint8)
+    assert (decoded.int() + detail_of(real, decoded)).tolist() == real.tolist()
+    assert detail_of(decoded - decoded, decoded).tolist() == [0, -30, -128]  # as far as it goes
+
+
+@pytest.mark.parametrize("options", [{"detail": False}, {"new_images": "real"}])
+def test_nothing_is_lent_where_that_is_not_wanted_or_not_known_yet(
+    make: Make, task_of: TaskOf, details: list[Detail | None], options: dict[str, Any]
+) -> None:
+    learner = make(**options)
+    learner.learn(task_of(0, 1))
+    learner.learn(task_of(2))
+    assert details == [None, None]
+
+
+def test_compressed_replay_lends_what_compression_takes(
+    task_of: TaskOf, cpu: Runtime, details: list[Detail | None]
+) -> None:
+    for name, lends in (("replay-webp", True), ("replay", False)):
+        learner = make_method(name, choose_options(name), 0, cpu)
+        learner.learn(task_of(0, 1))
+        learner.learn(task_of(2, 3))
+        detail, real = details[-1], task_of(2, 3).images
+        assert (detail is not None) == lends
+        if detail is not None:
+            kept = [learner.reconstruct(real[i : i + 3], "") for i in (0, 3)]
+            assert torch.equal(detail.lost, detail_of(real, torch.cat(kept)))  # type: ignore[arg-type]
+            assert detail.wanting.all() and len(detail.wanting) == 12
 
 
 @pytest.mark.parametrize(

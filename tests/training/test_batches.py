@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import pad
 
-from eec.training.batches import Batches, smaller, to_float, to_uint8
+from eec.training.batches import Batches, Detail, smaller, to_float, to_uint8
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -179,3 +179,42 @@ def test_smaller_images_show_the_same_and_tiny_ones_stay(
     assert torch.allclose(made.mean((1, 2, 3)), images.mean((1, 2, 3)), atol=0.02)
     small = torch.rand(2, 1, 23, 40)
     assert smaller(small) is small
+
+
+# --- detail that is lent ---
+
+
+def lent(images: Tensor, lost: Tensor, wanting: Tensor, index: Tensor, crop: int = 0) -> Tensor:
+    batches = Batches(images, pad=crop, detail=Detail(lost, wanting))
+    return to_uint8(batches.take(index, seeded(3)))
+
+
+def test_detail_is_lent_half_of_the_time_to_those_that_want_it_and_drawn_anew() -> None:
+    images, pieces = torch.full((2, 1, 4, 4), 100, dtype=torch.uint8), [-7, 3, 20]
+    lost = torch.tensor(pieces, dtype=torch.int8).view(3, 1, 1, 1).expand(3, 1, 4, 4)
+    index = torch.arange(2).repeat(1000)
+    taken = lent(images, lost, torch.tensor([False, True]), index).int()[:, 0]
+    assert (taken == taken[:, :1, :1]).all()
+    added = taken[:, 0, 0] - 100
+    assert set(added[0::2].tolist()) == {0}
+    shares = [(added[1::2] == piece).float().mean().item() for piece in (0, *pieces)]
+    assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.05)
+
+
+def test_detail_stays_within_the_range_of_pixels_and_inside_the_picture() -> None:
+    images = torch.tensor([[250]], dtype=torch.uint8).expand(1, 1, 5, 5)
+    lost = torch.full((1, 1, 5, 5), 100, dtype=torch.int8)
+    index = torch.zeros(200, dtype=torch.long)
+    taken = lent(images, lost, torch.tensor([True]), index, crop=2)
+    assert set(taken.unique().tolist()) == {0, 250, 255}  # the margin is as black as ever
+    assert all(len(set(image[image > 0].tolist())) == 1 for image in taken)
+
+
+def test_detail_is_moved_and_mirrored_with_its_picture() -> None:
+    images = noise(1, 3) // 2
+    lost = (noise(1, 3, seed=1) // 8).to(torch.int8)
+    batches = Batches(images, pad=2, flip=True, detail=Detail(lost, torch.tensor([True])))
+    taken = to_uint8(batches.take(torch.zeros(60, dtype=torch.long), seeded(0)))
+    whole = Batches(torch.cat([images, images + lost.to(torch.uint8)]), pad=2, flip=True)
+    allowed = to_uint8(whole.take(torch.arange(2).repeat(3000), seeded(1)))
+    assert all((allowed == image).flatten(1).all(1).any() for image in taken)

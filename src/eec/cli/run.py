@@ -107,6 +107,9 @@ class Run:
     """Train the autoencoder plain, variational or denoising [by method: plain]."""
     new_images: NewImages | None = None
     """Show new classes to the classifier decoded (as old ones are), real, or both [by method]."""
+    detail: tyro.conf.FlagConversionOff[bool | None] = None
+    """Lend decoded images, half of the time, the detail that coding takes from new ones [True, but
+    as published not]."""
     see: See | None = None
     """Show test images to the classifier real, or coded and decoded [real]."""
     code: str | None = None

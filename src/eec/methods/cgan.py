@@ -6,7 +6,7 @@ decay, the classifier's training, new images shown real (as published) or genera
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from eec.methods.contract import (
     load_weights,
     weights_of,
 )
-from eec.methods.eec import Mixture
+from eec.methods.mixture import Mixture
 from eec.methods.options import GANOptions
 from eec.nets.classifiers import Shape, shape_of
 from eec.nets.gan import GAN, NOISE, Generator
@@ -95,7 +95,7 @@ class ConditionalGAN(Method):
                 recognised = self._accuracy(images, targets)
                 original = self.originals[task]
                 weight = decay_weight(recognised, original, 1) if self.options.decay else 1.0
-                old.append(Mixture(images, targets, torch.full((len(images),), weight)))
+                old.append(Mixture.of(images, targets, weight))
                 report.decay.append(
                     {
                         "task": task,
@@ -129,15 +129,13 @@ class ConditionalGAN(Method):
         share = 0.5 if self.options.new_images == "both" else 1.0
         parts = []
         if self.options.new_images != "decoded":
-            parts.append(Mixture(brought, targets, torch.full((len(brought),), share)))
+            parts.append(Mixture.of(brought, targets, share))
         if matched:
             made, of = self._show(self.tasks)
-            parts.append(Mixture(made, of, torch.full((len(made),), share)))
+            parts.append(Mixture.of(made, of, share))
         parts += old
-        return Mixture(
-            torch.cat([self._with_margin(part.images) for part in parts]),
-            torch.cat([part.targets for part in parts]),
-            torch.cat([part.weights for part in parts]),
+        return Mixture.together(
+            [replace(part, images=self._with_margin(part.images)) for part in parts]
         )
 
     def _train_gan(self, images: Tensor, targets: Tensor, report: Report) -> None:

@@ -26,7 +26,7 @@ from eec.data.stream import Task
 from eec.errors import UserError
 from eec.methods.options import ClassifierOptions
 from eec.nets.classifiers import CLASSIFIERS, Classifier, Shape, shape_of
-from eec.training.batches import Batches, to_float
+from eec.training.batches import Batches, Detail, to_float
 from eec.training.journal import Journal
 from eec.training.loop import Loss, Progress, apply, quiet, train
 from eec.training.recipes import find_recipe
@@ -208,6 +208,7 @@ class Method(ABC):
         targets: Tensor,
         weights: Tensor | None,
         report: Report,
+        detail: Detail | None = None,
     ) -> None:
         """Grow the head and train `D`, warm, on one weighted mixture."""
         assert self.image is not None
@@ -236,7 +237,7 @@ class Method(ABC):
                 plan = replace(plan, early=0.0)
             train(
                 net,
-                self._batches(images.to(device), drawn),
+                self._batches(images.to(device), drawn, detail),
                 loss,
                 plan,
                 self.runtime,
@@ -271,12 +272,15 @@ class Method(ABC):
         places = old.nonzero()[:, 0]
         return (places, most), evened if weights is None else weights * evened
 
-    def _batches(self, images: Tensor, drawn: tuple[Tensor, int] | None) -> Batches:
+    def _batches(
+        self, images: Tensor, drawn: tuple[Tensor, int] | None, detail: Detail | None
+    ) -> Batches:
         """Images that bring a margin of their own are cropped inside it, others are padded."""
         o = self.options
-        if o.crop:
-            return Batches(images, window=o.crop, flip=o.flip, turn=o.turn, drawn=drawn)
-        return Batches(images, pad=self.recipe.crop, flip=o.flip, turn=o.turn, drawn=drawn)
+        pad, window = (0, o.crop) if o.crop else (self.recipe.crop, None)
+        return Batches(
+            images, pad=pad, window=window, flip=o.flip, turn=o.turn, drawn=drawn, detail=detail
+        )
 
     def _net_name(self, image: Shape) -> str:
         if self.options.net == "auto":

@@ -18,9 +18,12 @@ from eec.memory.over_budget import shrink
 from eec.memory.pseudo import Drawn, draw_pseudo_images
 from eec.methods.contract import Facts, Report
 from eec.methods.keeper import Keeper
+from eec.methods.mixture import Mixture, detail_of
+from eec.training.batches import Detail
 from eec.training.runtime import derive_seed, generator
 
 FEWEST_JUDGED = 100  # of a task's images, to tell how much it has decayed
+LENDERS = 1000  # new images, at most, whose detail is lent to others
 
 
 @dataclass(frozen=True)
@@ -30,24 +33,6 @@ class Rehearsal:
     part: Kept
     images: Tensor  # uint8 [N, C, H, W], one for each episode
     drawn: Drawn | None
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """What `D` is trained on: images, class indices and the weight of each."""
-
-    images: Tensor
-    targets: Tensor
-    weights: Tensor
-
-
-def alike(images: Tensor, target: int, weight: float) -> Mixture:
-    """Images of one class that all weigh the same."""
-    return Mixture(
-        images,
-        torch.full((len(images),), target),
-        torch.full((len(images),), float(weight)),
-    )
 
 
 class EECMethod(Keeper):
@@ -68,7 +53,8 @@ class EECMethod(Keeper):
                 rehearsal = self._rehearse(report)
             left = self._plan_budget(report)
         mixture = self._mix(brought, targets, rehearsal, weights, left)
-        self._train_classifier(mixture.images, mixture.targets, mixture.weights, report)
+        detail = self._detail(images, mixture, report) if matched else None
+        self._train_classifier(mixture.images, mixture.targets, mixture.weights, report, detail)
         self.originals[self.tasks] = self._accuracy(images, targets)
         if not matched:
             self._train_autoencoder(images, targets, rehearsal, report)
@@ -161,25 +147,37 @@ class EECMethod(Keeper):
         # Shown twice, a new image counts half each time, or new classes would count double.
         share = 0.5 if self.options.new_images == "both" else 1.0
         if self.options.new_images != "decoded":
-            parts.append(Mixture(images, targets, torch.full((len(images),), share)))
+            parts.append(Mixture.of(images, targets, share, coded=False))
         if self.options.new_images != "real":
             new = [part for part in self.memory.kept if part.task == self.tasks]
-            parts += [alike(self._as_kept(part, left), part.target, share) for part in new]
+            parts += [Mixture.of(self._as_kept(part, left), part.target, share) for part in new]
         for old in rehearsal:
             decoded, drawn = weights[old.part.task]
             # An episode is shown as often as it stands for images: moved and mirrored anew.
             times = old.part.counts[: old.part.singles]
-            parts.append(alike(old.images.repeat_interleave(times, 0), old.part.target, decoded))
+            shown = old.images.repeat_interleave(times, 0)
+            parts.append(Mixture.of(shown, old.part.target, decoded))
             if old.drawn is not None:
-                parts.append(alike(old.drawn.images, old.part.target, drawn))
+                parts.append(Mixture.of(old.drawn.images, old.part.target, drawn))
         # Real ones that are kept beside; those of new classes too, where they are shown decoded:
         # else `D` would take a real image for one of an old class.
-        parts += [alike(kept, target, 1.0) for target, kept in self.real]
-        return Mixture(
-            torch.cat([self._with_margin(part.images) for part in parts]),
-            torch.cat([part.targets for part in parts]),
-            torch.cat([part.weights for part in parts]),
+        parts += [Mixture.of(kept, target, 1.0, coded=False) for target, kept in self.real]
+        return Mixture.together(
+            [replace(part, images=self._with_margin(part.images)) for part in parts]
         )
+
+    def _detail(self, images: Tensor, mixture: Mixture, report: Report) -> Detail | None:
+        """What the codec loses of the new images, to be lent to all that came out of it.
+
+        Decoded images have no fine detail. A `D` that was trained on them alone is surprised by
+        that of real ones, and calls ships cars; lent at random, it tells no class from another.
+        """
+        if not self.options.detail:
+            return None
+        with report.phase("rehearse"):
+            some = images[torch.linspace(0, len(images) - 1, min(len(images), LENDERS)).long()]
+            lost = detail_of(some, self.memory.codec_of(self.tasks)(some))
+            return Detail(self._with_margin(lost), mixture.coded)
 
     def _as_kept(self, part: Kept, left: list[Kept]) -> Tensor:
         """A new class as memory shows it now and, where it will be concepts, half as later on.

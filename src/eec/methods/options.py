@@ -73,6 +73,9 @@ class EECOptions(ClassifierOptions):
     of distributions), denoising (images are given to it with noise)."""
     new_images: NewImages = "decoded"
     """How `D` is shown new classes: decoded (like old ones), real (as published), both."""
+    detail: bool = True
+    """Lend decoded images, half of the time, what the codec loses of new ones, so that real images
+    do not surprise `D`. Not with new_images=real: these are coded after `D` has learned."""
     see: See = "real"
     """How `D` is shown images at test time: real, or coded and decoded first."""
     code: str = "auto"
@@ -167,6 +170,9 @@ class CompressedReplayOptions(ReplayOptions):
     new_images: NewImages = "decoded"
     """How `D` is shown new classes: decoded (compressed and decompressed like old ones), real, or
     both."""
+    detail: bool = True
+    """Lend images out of memory, half of the time, what compression takes from new ones, so that
+    real images do not surprise `D`. Not with new_images=real."""
     quality: int = 0
     """Quality of compression, 1 to 100; 0: the best at which all images fit a budget in bytes."""
 
@@ -182,6 +188,7 @@ PUBLISHED = EECOptions(
     net="dcgan",
     codec="per-task",
     new_images="real",
+    detail=False,
     code="16x4x4",
     output="norm",
     content_scale="raw",

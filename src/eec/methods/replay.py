@@ -26,8 +26,10 @@ from eec.memory.image_forms import JPEG, PIXELS, WEBP, Form, qualities
 from eec.memory.showing import evenly
 from eec.methods.archive import learner_bytes
 from eec.methods.contract import Facts, Method, Report, Tensors
+from eec.methods.mixture import Mixture, detail_of
 from eec.methods.options import CompressedReplayOptions, ReplayOptions
 from eec.nets.classifiers import Classifier, shape_of
+from eec.training.batches import Detail
 from eec.training.runtime import derive_seed, seeded
 
 
@@ -103,30 +105,31 @@ class Replay(Method):
             if before.quality not in (None, self.kept.quality):
                 report.notes.append(f"Images are now kept at quality {self.kept.quality}.")
         with report.phase("rehearse"):
-            shown = self._mix(new)
-        self._train_classifier(*shown, report)
+            mixture = self._mix(new)
+            detail = self._detail(new, mixture)
+        self._train_classifier(mixture.images, mixture.targets, mixture.weights, report, detail)
         self.kept = left
 
-    def _mix(self, new: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """What `D` is trained on: images, class indices, weights."""
+    def _mix(self, new: list[Tensor]) -> Mixture:
         form = self._new_images
         share = 0.5 if form == "both" else 1.0  # shown twice, an image counts half each time
-        parts: list[tuple[Tensor, int, float]] = []
+        parts = []
         for target, (pile, real) in enumerate(zip(self.kept.piles, new, strict=True)):
             old = len(pile.images) - len(real)
             if old:
                 # One is shown as often as it stands for others: moved and mirrored anew.
                 times = torch.from_numpy(pile.counts[:old])
-                parts.append((self._read(pile.images[:old]).repeat_interleave(times, 0), target, 1))
+                shown = self._read(pile.images[:old]).repeat_interleave(times, 0)
+                parts.append(Mixture.of(shown, target, 1.0))
             if len(real) and form != "real":
-                parts.append((self._read(pile.images[old:]), target, share))
+                parts.append(Mixture.of(self._read(pile.images[old:]), target, share))
             if len(real) and form != "decoded":
-                parts.append((real, target, share))
-        return (
-            torch.cat([images for images, _, _ in parts]),
-            torch.cat([torch.full((len(images),), target) for images, target, _ in parts]),
-            torch.cat([torch.full((len(images),), float(weight)) for images, _, weight in parts]),
-        )
+                parts.append(Mixture.of(real, target, share, coded=False))
+        return Mixture.together(parts)
+
+    def _detail(self, new: list[Tensor], mixture: Mixture) -> Detail | None:
+        """Pixels lose none."""
+        return None
 
     @property
     def _new_images(self) -> str:
@@ -363,6 +366,14 @@ class CompressedReplay(Replay):
         in_bytes = parse_budget(self.options.memory).bytes is not None
         kept = self.kept
         return qualities(self.form, in_bytes=in_bytes, dropped=kept.dropped, now=kept.quality)
+
+    def _detail(self, new: list[Tensor], mixture: Mixture) -> Detail | None:
+        if not self.options.detail or self.options.new_images == "real":
+            return None
+        added: list[bytes] = []  # the new images, as they are kept
+        for pile, real in zip(self.kept.piles, new, strict=True):
+            added += pile.images[len(pile.images) - len(real) :]
+        return Detail(detail_of(torch.cat(new), self._read(added)), mixture.coded)
 
     def reconstruct(self, images: Tensor, label: Label) -> Tensor | None:
         assert self.kept.quality is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -28,6 +29,14 @@ def smaller(images: Tensor) -> Tensor:
     return made.contiguous(memory_format=torch.channels_last)
 
 
+@dataclass(frozen=True)
+class Detail:
+    """What a codec lost of some images, and to which images of a set it is lent."""
+
+    lost: Tensor  # int8 [M, C, H, W], to be added to uint8 images
+    wanting: Tensor  # bool, one for each image of the set
+
+
 class Batches:
     """A set of images, padded once, from which batches are cut.
 
@@ -36,7 +45,8 @@ class Batches:
     channels-last, the layout in which convolutions are fastest on a CPU, with crop and mirror at no
     further cost. With `turn`, each is also turned and slanted by up to so many degrees and
     stretched by up to so many percent, which costs a little. `drawn` are places of images of which
-    an epoch has only so many, drawn anew each time.
+    an epoch has only so many, drawn anew each time. `detail` is lent to the images that want it
+    half of the time, a piece drawn anew each time.
     """
 
     def __init__(
@@ -48,16 +58,16 @@ class Batches:
         flip: bool = False,
         turn: int = 0,
         drawn: tuple[Tensor, int] | None = None,
+        detail: Detail | None = None,
     ) -> None:
         height, width = images.shape[2:]
         self.height, self.width = (height, width) if window is None else (window, window)
         self.room = (height + 2 * pad - self.height, width + 2 * pad - self.width)
         self.flip = flip
         self.turn = turn
-        pixels = images.permute(0, 2, 3, 1)
-        if pad:
-            pixels = torch.nn.functional.pad(pixels, (0, 0, pad, pad, pad, pad))
-        self.pixels = pixels.contiguous()
+        self.pixels = _padded(images, pad)
+        self.detail = detail
+        self.lost = None if detail is None else _padded(detail.lost.to(images.device), pad)
         none = torch.empty(0, dtype=torch.int64)
         self.drawn, self.most = (none, 0) if drawn is None else drawn
         always = torch.ones(len(images), dtype=torch.bool)
@@ -82,7 +92,7 @@ class Batches:
         return _turned(images, self.turn, generator) if self.turn else images
 
     def _cut(self, index: Tensor, generator: torch.Generator) -> Tensor:
-        if self.room == (0, 0) and not self.flip:
+        if self.room == (0, 0) and not self.flip and self.detail is None:
             return to_float(self.pixels[index]).permute(0, 3, 1, 2)
         count, device = len(index), self.pixels.device
         top, left = (
@@ -94,9 +104,24 @@ class Batches:
             mirrored = torch.rand(count, 1, generator=generator) < 0.5
             x = torch.where(mirrored, self.width - 1 - x, x)
         x = left + x
-        y, x, index = y.to(device), x.to(device), index.to(device)
-        cut = self.pixels[index[:, None, None], y[:, :, None], x[:, None, :]]
-        return to_float(cut).permute(0, 3, 1, 2)
+        y, x = y.to(device)[:, :, None], x.to(device)[:, None, :]
+        cut = to_float(self.pixels[index.to(device)[:, None, None], y, x])
+        if self.detail is not None and self.lost is not None:
+            lent = self.detail.wanting[index] & (torch.rand(count, generator=generator) < 0.5)
+            piece = torch.randint(0, len(self.lost), (count,), generator=generator)[lent]
+            lent, piece = lent.to(device), piece.to(device)
+            # Cut by the window of the image: what is outside of one is outside of the other.
+            detail = self.lost[piece[:, None, None], y[lent], x[lent]].float() / 127.5
+            cut[lent] = (cut[lent] + detail).clamp_(-1, 1)
+        return cut.permute(0, 3, 1, 2)
+
+
+def _padded(images: Tensor, pad: int) -> Tensor:
+    """Channels last, in a margin of zeros."""
+    pixels = images.permute(0, 2, 3, 1)
+    if pad:
+        pixels = torch.nn.functional.pad(pixels, (0, 0, pad, pad, pad, pad))
+    return pixels.contiguous()
 
 
 def _turned(images: Tensor, most: int, generator: torch.Generator) -> Tensor:

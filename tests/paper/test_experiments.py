@@ -11,8 +11,8 @@ from eec.paper.experiments import EXPERIMENTS, SCALES, Block
 from eec.paper.published import AVERAGE, published
 
 ASKED_FOR = [
-    "table1", "table2", "budgets", "ratios", "memory", "figure2", "reconstructions", "cifar100",
-    "highres",
+    "table1", "table2", "methods", "budgets", "ratios", "memory", "figure2", "reconstructions",
+    "cifar100", "highres",
 ]  # fmt: skip
 
 
@@ -82,3 +82,17 @@ def test_ratios_and_budgets_are_the_papers() -> None:
     assert budgets.per_class is not None
     images = 50 * budgets.per_class
     assert int(least.options["memory"]) / images == pytest.approx(5000 / 65000, rel=0.02)
+
+
+def test_every_method_is_in_methods() -> None:
+    for scale in SCALES:
+        for block in EXPERIMENTS["methods"].at(scale).blocks:
+            assert {line.method for line in block.lines} == set(METHODS)
+
+
+def test_numbers_are_asked_of_small_images_and_pictures_are_shown_as_they_are() -> None:
+    sides = {name: {b.size for b in one.cpu.blocks} for name, one in EXPERIMENTS.items()}
+    assert sides.pop("highres") == {64}
+    for name, found in sides.items():
+        assert found == {16 if EXPERIMENTS[name].shows == "accuracy" else None}
+    assert {b.size for one in EXPERIMENTS.values() for b in one.full.blocks} == {None, 256}

@@ -283,8 +283,10 @@ def _differences(part: Part) -> list[str]:
     block, record = part.block, part.records[0]
     how = setting(block.paper)
     name, found = part_name(block), []
+    if block.size is not None:
+        found.append(f"{block.dataset}: images of {block.size} pixels a side.")
     if how is None:
-        return []
+        return [*found, f"{block.dataset} is not in the paper; here, {images_used(record)}."]
     if how.name.replace("-", "").lower() != block.dataset.replace("-", ""):
         found.append(f"{block.dataset} stands in for {how.name}, which is larger.")
     if record.stream.get("per_class") is not None:

@@ -1,6 +1,6 @@
 """What an increment costs as classes become many, with all of memory replayed and with a part.
 
-    python benchmarks/growth.py DATA [--per-class 200] [--replay 1000] [--size 16]
+    python benchmarks/growth.py DATA [--per-class 200] [--replay 666] [--size 16]
 
 A hundred classes, ten an increment: the 50 of tiny-imagenet-50 and, as 50 further ones, their
 negatives upside down. `eec` learns them twice, with all of memory in each epoch and with
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="data folder with tiny-imagenet-50")
     parser.add_argument("--per-class", type=int, default=200, help="training images a class")
     parser.add_argument(
-        "--replay", type=int, help="old images an epoch; else half as many as new ones"
+        "--replay", type=int, help="old images an epoch; else a third as many as new ones"
     )
     parser.add_argument("--size", type=int, default=16, help="pixels a side")
     parser.add_argument("--seed", type=int, default=0)
@@ -109,7 +109,7 @@ def main() -> None:
         seed=given.seed,
         per_class=given.per_class,
     )
-    replay = given.replay or 5 * given.per_class
+    replay = given.replay or 10 * given.per_class // 3
     print(
         f"{stream.name}: {given.per_class} images a class of {given.size} pixels a side, seed "
         f"{given.seed}, {torch.get_num_threads()} threads"

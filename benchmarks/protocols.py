@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from whole_runs import bytes_kept, carry_out_all, environment_of, read, spread_words
+from whole_runs import bytes_kept, carry_out_all, environment_of, finished, read, spread_words
 
 from eec.paper.published import published_accuracy
 
@@ -90,6 +90,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side [1]")
     parser.add_argument("--out", type=Path, default=Path("runs") / "protocols")
+    parser.add_argument("--show", action="store_true", help="what is finished; run nothing")
     asked = parser.parse_args()
     if unknown := set(asked.protocols) - set(names):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
@@ -103,8 +104,13 @@ def main() -> None:
                 folders.setdefault((protocol, method), []).append(folder)
                 words = [*protocol.options, "--method", method, "--seed", str(seed)]
                 runs.append((folder, [*words, "--data-dir", str(asked.data)]))
-    carry_out_all(runs, asked.jobs)
-    cells = {(p, method): Cell.of(paths, p.marks) for (p, method), paths in folders.items()}
+    if not asked.show:
+        carry_out_all(runs, asked.jobs)
+    cells = {
+        (protocol, method): Cell.of(done, protocol.marks)
+        for (protocol, method), paths in folders.items()
+        if (done := [path for path in paths if finished(path)])
+    }
     heads = ["protocol", "method", "seeds", "A_5 or A_30", "A_10 or A_50", "of `joint`", "paper"]
     print("| " + " | ".join([*heads, "MB", "minutes (threads)"]) + " |")
     print("|---|---|" + "--:|" * 7)

@@ -17,15 +17,20 @@ Work = Callable[[Path, list[str], int], None]  # folder, options, threads
 
 def carry_out(folder: Path, options: list[str], threads: int) -> None:
     """One run, unless it is there."""
-    begun = (folder / "config.json").exists()
-    if begun and len(read(folder)) == config_of(folder)["stream"]["increments"]:
+    if finished(folder):
         return
+    begun = (folder / "config.json").exists()
     words = ["resume", str(folder)] if begun else ["run", *options, "--out", str(folder)]
     program = [sys.executable, "-c", "from eec.cli.main import main; main()", *words, "--quiet"]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(program, env=environment, capture_output=True, encoding="utf-8")
     if done.returncode:
         raise SystemExit(f"{folder}: {done.stderr}")
+
+
+def finished(folder: Path) -> bool:
+    begun = (folder / "config.json").exists()
+    return begun and len(read(folder)) == config_of(folder)["stream"]["increments"]
 
 
 def carry_out_all(

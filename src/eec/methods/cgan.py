@@ -129,7 +129,7 @@ class ConditionalGAN(Method):
         share = 0.5 if self.options.new_images == "both" else 1.0
         parts = []
         if self.options.new_images != "decoded":
-            parts.append(Mixture.of(brought, targets, share))
+            parts.append(Mixture.of(brought, targets, share, coded=False))
         if matched:
             made, of = self._show(self.tasks)
             parts.append(Mixture.of(made, of, share))

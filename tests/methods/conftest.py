@@ -28,25 +28,22 @@ def make(cpu: Runtime) -> Callable[..., EECMethod]:
 @pytest.fixture
 def mixtures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Images, targets and weights of each training of `D`."""
-    seen: list[tuple[Tensor, Tensor, Tensor]] = []
-    original = Method._train_classifier
-
-    def spy(self: Method, *given: Any) -> None:
-        seen.append(given[:3])
-        original(self, *given)
-
-    monkeypatch.setattr(Method, "_train_classifier", spy)
-    return seen
+    return _watched(monkeypatch, lambda *given: given[:3])
 
 
 @pytest.fixture
 def details(monkeypatch: pytest.MonkeyPatch) -> list[Detail | None]:
     """What is lent in each training of `D`."""
-    seen: list[Detail | None] = []
+    return _watched(monkeypatch, lambda *given: given[4] if len(given) > 4 else None)
+
+
+def _watched(monkeypatch: pytest.MonkeyPatch, part: Callable[..., Any]) -> list[Any]:
+    """A part of what each training of `D` is given."""
+    seen: list[Any] = []
     original = Method._train_classifier
 
     def spy(self: Method, *given: Any) -> None:
-        seen.append(given[4] if len(given) > 4 else None)
+        seen.append(part(*given))
         original(self, *given)
 
     monkeypatch.setattr(Method, "_train_classifier", spy)

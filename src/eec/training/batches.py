@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -66,8 +66,9 @@ class Batches:
         self.flip = flip
         self.turn = turn
         self.pixels = _padded(images, pad)
+        if detail is not None:
+            detail = replace(detail, lost=_padded(detail.lost.to(images.device), pad))
         self.detail = detail
-        self.lost = None if detail is None else _padded(detail.lost.to(images.device), pad)
         none = torch.empty(0, dtype=torch.int64)
         self.drawn, self.most = (none, 0) if drawn is None else drawn
         always = torch.ones(len(images), dtype=torch.bool)
@@ -106,13 +107,14 @@ class Batches:
         x = left + x
         y, x = y.to(device)[:, :, None], x.to(device)[:, None, :]
         cut = to_float(self.pixels[index.to(device)[:, None, None], y, x])
-        if self.detail is not None and self.lost is not None:
-            lent = self.detail.wanting[index] & (torch.rand(count, generator=generator) < 0.5)
-            piece = torch.randint(0, len(self.lost), (count,), generator=generator)[lent]
+        if self.detail is not None:
+            lost, wanting = self.detail.lost, self.detail.wanting
+            lent = wanting[index] & (torch.rand(count, generator=generator) < 0.5)
+            piece = torch.randint(0, len(lost), (count,), generator=generator)[lent]
             lent, piece = lent.to(device), piece.to(device)
             # Cut by the window of the image: what is outside of one is outside of the other.
-            detail = self.lost[piece[:, None, None], y[lent], x[lent]].float() / 127.5
-            cut[lent] = (cut[lent] + detail).clamp_(-1, 1)
+            added = lost[piece[:, None, None], y[lent], x[lent]].float() / 127.5
+            cut[lent] = (cut[lent] + added).clamp_(-1, 1)
         return cut.permute(0, 3, 1, 2)
 
 

@@ -12,7 +12,7 @@ from eec.training.runtime import Runtime
     ("name", "value", "known"),
     [
         ("net", "vgg", "auto, tiny, small, dcgan, wgan, resnet18"),
-        ("recipe", "slow", "fast, paper"),
+        ("recipe", "slow", "fast, brief, paper"),
         ("codec", "frosted", "frozen, per-task, warm, retrained"),
         ("new_images", "none", "decoded, real, both"),
         ("see", "blurred", "real, coded"),

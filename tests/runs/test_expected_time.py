@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from eec.memory import codec
 from eec.runs import expected_time
 from eec.runs.expected_time import Forecast, Rates, Size, seconds, seconds_of, sizes_of, steps
 from eec.runs.run import prepare
@@ -68,6 +69,17 @@ def test_what_is_not_trained_later_is_not_counted_later() -> None:
     assert seconds(rates, method, TASK, 256) == 0.0
     each_task = replace(rates, lasting=frozenset({"later", "compressor"}))
     assert seconds(each_task, method, TASK, 256) == pytest.approx(6.0)
+
+
+def test_the_published_autoencoder_is_expected_to_need_all_its_attempts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, method = prepare(config("eec-published"))
+    rates = Rates({"autoencoder": 1.0}, frozenset({"autoencoder"}), 0.0, 0.0, 0.0)
+    once = seconds(rates, method, TASK, 256)
+    monkeypatch.setattr(codec, "ATTEMPTS", 3)
+    assert once > 0
+    assert seconds(rates, method, TASK, 256) == pytest.approx(3 * once)
 
 
 def test_one_class_trains_no_classifier() -> None:

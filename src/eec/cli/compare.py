@@ -88,7 +88,7 @@ class Compare:
     net: Net | None = None
     """Classifier [by method]."""
     recipe: RecipeName | None = None
-    """Training: fast, or paper [fast]."""
+    """Training: fast, brief or paper [fast]."""
     code: str | None = None
     """Shape of an episode, channels x side x side [by method]."""
     crop: int | None = None

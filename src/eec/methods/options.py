@@ -9,7 +9,7 @@ from eec.errors import UserError
 from eec.memory.budget import parse_budget
 
 Net = Literal["auto", "tiny", "small", "dcgan", "wgan", "resnet18"]
-RecipeName = Literal["fast", "paper"]
+RecipeName = Literal["fast", "brief", "paper"]
 CodecKind = Literal["frozen", "per-task", "warm", "retrained"]
 AutoencoderKind = Literal["plain", "variational", "denoising"]
 NewImages = Literal["decoded", "real", "both"]
@@ -32,7 +32,8 @@ class ClassifierOptions:
     net: Net = "auto"
     """Classifier: auto (tiny for grey images, small for colour), dcgan, wgan, resnet18."""
     recipe: RecipeName = "fast"
-    """Training lengths and rates: fast, or paper (the published ones, epoch for epoch)."""
+    """Training lengths and rates: fast; brief (a quarter of its steps, to compare many runs); paper
+    (the published ones, epoch for epoch)."""
     keep_head: bool = True
     """Keep the head's rows of old classes when new ones arrive, or begin the head anew."""
     flip: bool = False

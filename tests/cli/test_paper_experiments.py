@@ -1,6 +1,7 @@
 """`eec paper NAME` for experiments made of runs, with a small one in place of the first table."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -107,6 +108,32 @@ def test_stopped_and_gone_on_with(asked: Call, monkeypatch: pytest.MonkeyPatch) 
     assert last.out == again.out
 
 
+def test_runs_of_another_experiment_are_taken(asked: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked("table1").status == 0
+    line = Line("replay, 20 kB", "replay", {"memory": "20kB"})
+    wider = replace(BLOCK, lines=(*BLOCK.lines[:2], line))
+    monkeypatch.setitem(experiments.EXPERIMENTS, "methods", small(wider))
+    answer = asked("methods")
+    assert answer.status == 0, answer.err
+    assert "3 runs in runs/paper-methods: 2 finished before, 1 to do" in answer.err
+    assert [path.name for path in Path("runs/paper-methods/digits-8").iterdir()] == [
+        "replay-20-kb-0"
+    ]
+    table = Path("runs/paper-methods/table.md").read_text()
+    assert "| joint (JT) [a] | 1 |" in table and "1 run: " in table
+
+
+def test_two_at_a_time(asked: Call) -> None:
+    answer = asked("table1", "--jobs", "2")  # processes of their own: the real recipe
+    assert answer.status == 0, answer.err
+    assert "eec: expected time: " in answer.err
+    assert "2 of 2 done: " in answer.err and answer.err.count(" to go\n") == 2
+    assert "2 runs: " in answer.out
+    environments = Path("runs/paper-table1/digits-8").glob("*/environment.json")
+    threads = {json.loads(path.read_text())["threads"] for path in environments}
+    assert threads == {max(1, (os.cpu_count() or 1) // 2)}
+
+
 def test_pictures_are_side_by_side_and_results_are_gathered(
     asked: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +172,9 @@ def test_pictures_are_side_by_side_and_results_are_gathered(
         (["figure3", "--scale", "huge"], "unknown scale 'huge'"),
         (["table1", "--seeds", "0"], "--seeds 0: use 1 seed or more"),
         (["table1", "--seed", "1"], "--seed and --linkage are of figure3 and figure6"),
+        (["table1", "--jobs", "0"], "--jobs 0: use 1 or more"),
         (["figure6", "--seeds", "2"], "--seeds 2: figure6 has one seed: use --seed"),
+        (["figure6", "--jobs", "2"], "--jobs 2: figure6 is not made of runs: leave it out"),
     ],
     ids=str,
 )

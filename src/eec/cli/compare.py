@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from eec.cli.many_runs import do_in_sequence, how_far, run_config, say, tell_outcomes
+from eec.cli.many_runs import RETRIES, do_in_sequence, how_far, run_config, say, tell_outcomes
 from eec.cli.run import DATASET_NAMES, file_name
 from eec.errors import UserError
 from eec.methods.options import Net, RecipeName
@@ -31,7 +31,7 @@ STREAM = (
     "returning",
 )  # fmt: skip
 OF_METHODS = ("memory", "net", "recipe", "code", "crop")
-RETRIES, AT_ONCE = 2, 2
+AT_ONCE = 2
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,20 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from eec.cli.many_runs import do_in_sequence, how_far, run_config, say
+from eec.cli.many_runs import RETRIES, do_in_sequence, how_far, run_config, say, tell_outcomes
 from eec.cli.run import Run
 from eec.errors import UserError
 from eec.methods.registry import METHODS
 from eec.paper.experiments import EXPERIMENTS, Block, Line
 from eec.runs.sweep import Job, Sweep, plan
+
+if TYPE_CHECKING:
+    from eec.runs.engines import Outcome
 
 EXPECTED = "expected.json"
 
@@ -32,6 +35,7 @@ class Asked:
     seeds: int | None
     folder: Path
     data_dir: Path | None
+    jobs: int = 1  # runs at a time
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ def carry_out(asked: Asked, arguments: Sequence[str]) -> None:
     seeds = protocol.seeds if asked.seeds is None else asked.seeds
     if seeds < 1:
         raise UserError(f"--seeds {seeds}: use 1 seed or more")
+    if asked.jobs < 1:
+        raise UserError(f"--jobs {asked.jobs}: use 1 or more")
     planned: list[Planned] = []
     left_out: list[str] = []
     for block in protocol.blocks:
@@ -92,7 +98,9 @@ def _plan(asked: Asked, block: Block, line: Line, seeds: Sequence[int]) -> Plann
             chosen[name] = value
     configs = [run_config(block.dataset, line.method, seed, chosen) for seed in seeds]
     stem = re.sub(r"[^a-z0-9.-]+", "-", line.name.lower())
-    return Planned(block, line, plan(configs, asked.folder / _place(block), stem).jobs)
+    place = asked.folder / _place(block)
+    others = sorted(set(asked.folder.parent.glob(f"paper-*/{place.name}")) - {place})
+    return Planned(block, line, plan(configs, place, stem, others).jobs)
 
 
 def _place(block: Block) -> str:
@@ -112,6 +120,7 @@ def _do(
 
     from eec.cli.pictures import Watch
     from eec.report.words import human_seconds
+    from eec.runs.engines import as_one_of, in_processes
     from eec.runs.expected_time import Forecast
 
     with Watch(quiet=False, lines=False) as watch:
@@ -120,23 +129,37 @@ def _do(
         for words in (*_words(asked, sweep), *left_out):
             say(words)
         say("measuring how fast this machine is")
-        expected = forecast.measure(lambda name: watch.phase(f"measuring {name}"))
-    total = sum(expected.values())
+        with as_one_of(asked.jobs):
+            expected = forecast.measure(lambda name: watch.phase(f"measuring {name}"))
+    total = sum(expected.values()) / asked.jobs
     until = datetime.datetime.now().astimezone() + datetime.timedelta(seconds=total)
     say(f"expected time: {human_seconds(total)}, until about {until:%H:%M on %d %B}")
     _note(asked.folder, expected)
     began = time.monotonic()
 
+    def to_go(done: Sequence[Job]) -> str:
+        # What was expected of the runs before this one, and what they took, corrects the rest.
+        before = sum(expected[job.path] for job in done) / asked.jobs
+        times = (time.monotonic() - began) / before if before else 1.0
+        return f"{human_seconds(times * (total - before))} to go"
+
     def name(job: Job) -> str:
         block, line = names[job.path]
-        # What was expected of the runs before this one, and what they took, corrects the rest.
         done = sweep.left[: sweep.left.index(job)]
-        before = sum(expected[other.path] for other in done)
-        times = (time.monotonic() - began) / before if before else 1.0
-        rest = human_seconds(times * (total - before))
-        return f"{_place(block)}, {line.name}, seed {job.config.seed}; {rest} to go"
+        return f"{_place(block)}, {line.name}, seed {job.config.seed}; {to_go(done)}"
 
-    return do_in_sequence(sweep, name, pages=False)  # `eec report RUN` draws what is wanted
+    if asked.jobs == 1:
+        return do_in_sequence(sweep, name, pages=False)  # `eec report RUN` draws what is wanted
+
+    def telling_time(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+        done = []
+        for outcome in outcomes:
+            yield outcome
+            done.append(outcome.job)
+            say(to_go(done))
+
+    outcomes = telling_time(in_processes(sweep.left, RETRIES, asked.jobs))
+    return tell_outcomes(outcomes, of=len(sweep.left), pages=False)
 
 
 def _words(asked: Asked, sweep: Sweep) -> list[str]:
@@ -214,7 +237,11 @@ def _timing(folder: Path, records: Sequence[Any]) -> str:
     from eec.report.words import human_seconds, run_seconds
 
     said = _said(folder)
-    taken = {str(record.path.relative_to(folder)): run_seconds(record) for record in records}
+    taken = {
+        str(record.path.relative_to(folder)): run_seconds(record)
+        for record in records
+        if record.path.is_relative_to(folder)  # others are of another experiment
+    }
     both = [path for path in taken if path in said]
     if not both:
         return ""

@@ -14,6 +14,8 @@ from eec.runs.sweep import Job, Sweep
 if TYPE_CHECKING:
     from eec.runs.engines import Outcome, Watch
 
+RETRIES = 2  # of a run whose process died
+
 
 def run_config(dataset: str, method: str, seed: int, chosen: Mapping[str, Any]) -> RunConfig:
     """As `eec run` would have it, with the command that repeats this run alone."""

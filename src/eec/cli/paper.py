@@ -50,10 +50,14 @@ class Paper:
     """Seeds 0 to N-1 [as the scale has them: 10 in full]."""
     data_dir: Path | None = None
     """Where the data sets lie [EEC_DATA, or eec in the user's cache folder]."""
+    jobs: Annotated[int, tyro.conf.arg(metavar="N")] = 1
+    """Runs at a time, which share the cores: of small nets, two with a thread each are done sooner
+    than one after the other with two."""
     out: Path | None = None
     """Folder of runs, table.md, report.html and pictures [runs/paper-NAME; figure3 and figure6:
-    runs/paper-NAME-LINKAGE-SEED]. Runs that are finished in it are taken, unfinished ones gone on
-    with. Of results: the folder that holds those of the experiments [runs]."""
+    runs/paper-NAME-LINKAGE-SEED]. Runs that are finished in it, or in the folder of another
+    experiment beside it, are taken, unfinished ones gone on with. Of results: the folder that
+    holds those of the experiments [runs]."""
     seed: int = 0
     """Of figure3 and figure6: decides all that is random."""
     linkage: Linkage = "ward"
@@ -70,7 +74,7 @@ class Paper:
         elif self.name in experiments.EXPERIMENTS:
             self._check(made_of_runs=True)
             _check_folder(self.folder)
-            asked = Asked(self.name, self.scale, self.seeds, self.folder, self.data_dir)
+            asked = Asked(self.name, self.scale, self.seeds, self.folder, self.data_dir, self.jobs)
             carry_out(asked, arguments)
         else:
             known = ", ".join(("list", "results", *_all()))
@@ -82,6 +86,8 @@ class Paper:
             raise UserError(f"unknown scale {self.scale!r}: choose one of {known}")
         if made_of_runs and (self.seed or self.linkage != "ward"):
             raise UserError("--seed and --linkage are of figure3 and figure6: use --seeds")
+        if not made_of_runs and self.jobs != 1:
+            raise UserError(f"--jobs {self.jobs}: {self.name} is not made of runs: leave it out")
         if not made_of_runs and self.seeds is not None:
             raise UserError(f"--seeds {self.seeds}: {self.name} has one seed: use --seed")
 

@@ -15,7 +15,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -117,9 +117,25 @@ def in_sequence(
             yield Outcome(job)
 
 
+def threads_of_each(at_once: int) -> int:
+    """So many processes share the cores; one alone has what it was given."""
+    return torch.get_num_threads() if at_once == 1 else max(1, (os.cpu_count() or 1) // at_once)
+
+
+@contextmanager
+def as_one_of(at_once: int) -> Iterator[None]:
+    """In this process, but with the threads that one of so many would have."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads_of_each(at_once))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def in_processes(jobs: Sequence[Job], retries: int, at_once: int) -> Iterator[Outcome]:
     """In so many processes at a time, which share the cores."""
-    threads = max(1, (os.cpu_count() or 1) // at_once)
+    threads = threads_of_each(at_once)
     waiting = deque((job, retries) for job in jobs)
     running: dict[Connection, tuple[SpawnProcess, Job, int]] = {}
     try:

@@ -4,7 +4,8 @@ A run is known by what it was asked to do (its config.json, without the command 
 it was begun) and by the code revision (environment.json). All runs under the folder are looked
 through, whatever they are called. One that is the same is taken, or gone on with if it is not
 finished; all others stay as they are, and a new run goes to METHOD-SEED, or to the first free of
-METHOD-SEED-2, METHOD-SEED-3, ... where that name is taken.
+METHOD-SEED-2, METHOD-SEED-3, ... where that name is taken. Runs of other folders are taken as well
+where these are named, but only finished ones: those belong to somebody else.
 
 Free of torch: where nothing is to be done, the answer is there at once.
 """
@@ -51,12 +52,18 @@ class Sweep:
         return [job for job in self.jobs if not job.finished]
 
 
-def plan(configs: Sequence[RunConfig], folder: Path, stem: str | None = None) -> Sweep:
+def plan(
+    configs: Sequence[RunConfig],
+    folder: Path,
+    stem: str | None = None,
+    elsewhere: Sequence[Path] = (),
+) -> Sweep:
     """A folder for each configuration: that of a run which is the same, or a free one.
 
     New ones are called after their seed and `stem`, which is the method's name if not given.
     """
-    there = list(find_runs(folder))
+    mine = list(find_runs(folder))
+    there = mine + [run for place in elsewhere for run in find_runs(place) if run.finished]
     keys = [run_key(run) for run in there]
     taken: set[Path] = set()
     jobs = []
@@ -69,7 +76,7 @@ def plan(configs: Sequence[RunConfig], folder: Path, stem: str | None = None) ->
             jobs.append(Job(config, best.path, best.done, best.finished))
         else:
             jobs.append(Job(config, _free(folder, stem or config.method, config.seed)))
-    return Sweep(jobs, others=sum(run.path not in taken for run in there))
+    return Sweep(jobs, others=sum(run.path not in taken for run in mine))
 
 
 def config_key(config: RunConfig) -> dict[str, Any]:

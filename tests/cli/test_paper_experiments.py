@@ -98,6 +98,10 @@ def test_stopped_and_gone_on_with(asked: Call, monkeypatch: pytest.MonkeyPatch) 
     first = Path("runs/paper-table1/digits-8/joint-0/measures.jsonl")
     done, taken = first.read_bytes(), first.stat().st_mtime_ns
     assert not Path("runs/paper-table1/table.md").exists()
+    shown = asked("table1", "--show")
+    assert shown.status == 0 and "joint (JT)" in shown.out and "finetune" not in shown.out
+    assert shown.err == ("eec: 2 runs in runs/paper-table1: 1 finished before, 1 to go on with\n")
+    assert "`eec paper table1`" in Path("runs/paper-table1/table.md").read_text()
 
     again = asked("table1", "--scale", "cpu")
     assert again.status == 0, again.err
@@ -174,6 +178,8 @@ def test_pictures_are_side_by_side_and_results_are_gathered(
         (["table1", "--seed", "1"], "--seed and --linkage are of figure3 and figure6"),
         (["table1", "--jobs", "0"], "--jobs 0: use 1 or more"),
         (["figure6", "--seeds", "2"], "--seeds 2: figure6 has one seed: use --seed"),
+        (["table1", "--show"], "--show: no run in runs/paper-table1 is finished: run some"),
+        (["figure6", "--show"], "--show: figure6 is not made of runs: leave it out"),
         (["figure6", "--jobs", "2"], "--jobs 2: figure6 is not made of runs: leave it out"),
     ],
     ids=str,

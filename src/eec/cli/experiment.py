@@ -47,36 +47,60 @@ class Planned:
     jobs: list[Job]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """An experiment with its runs, and the lines that cannot be run, each with the reason."""
+
+    seeds: int
+    lines: list[Planned]
+    left_out: list[str]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The first seed of all lines comes first: half-way there is something to compare."""
+        return [one.jobs[seed] for seed in range(self.seeds) for one in self.lines]
+
+
 def carry_out(asked: Asked, arguments: Sequence[str]) -> None:
+    planned = _plan(asked)
+    try:
+        failed = _do(asked, planned)
+    except KeyboardInterrupt:
+        print(f"eec: stopped; go on with: {shlex.join(['eec', *arguments])}", file=sys.stderr)
+        raise
+    _conclude(asked, planned, arguments)
+    if failed:
+        say(f"{failed} of {len(planned.jobs)} runs failed and are not in it")
+        sys.exit(1)
+
+
+def show(asked: Asked, arguments: Sequence[str]) -> None:
+    """What is finished so far."""
+    planned = _plan(asked)
+    if not any(job.finished for job in planned.jobs):
+        raise UserError(f"--show: no run in {asked.folder} is finished: run some, without --show")
+    say(f"{len(planned.jobs)} runs in {asked.folder}: {how_far(Sweep(planned.jobs, others=0))}")
+    _conclude(asked, planned, [word for word in arguments if word != "--show"])
+
+
+# What is to be run.
+
+
+def _plan(asked: Asked) -> Plan:
     protocol = EXPERIMENTS[asked.name].at(asked.scale)
     seeds = protocol.seeds if asked.seeds is None else asked.seeds
     if seeds < 1:
         raise UserError(f"--seeds {seeds}: use 1 seed or more")
     if asked.jobs < 1:
         raise UserError(f"--jobs {asked.jobs}: use 1 or more")
-    planned: list[Planned] = []
-    left_out: list[str] = []
+    planned = Plan(seeds, [], [])
     for block in protocol.blocks:
         for line in block.lines:
             if missing := _missing(line):
-                left_out.append(f"{line.name} on {block.dataset} is left out: {missing}.")
+                planned.left_out.append(f"{line.name} on {block.dataset} is left out: {missing}.")
             else:
-                planned.append(_plan(asked, block, line, range(seeds)))
-    # The first seed of all lines comes first: stopped half-way, there is something to compare.
-    jobs = [one.jobs[seed] for seed in range(seeds) for one in planned]
-    names = {job.path: (one.block, one.line) for one in planned for job in one.jobs}
-    try:
-        failed = _do(asked, Sweep(jobs, others=0), names, left_out)
-    except KeyboardInterrupt:
-        print(f"eec: stopped; go on with: {shlex.join(['eec', *arguments])}", file=sys.stderr)
-        raise
-    _conclude(asked, seeds, planned, left_out, shlex.join(["eec", *arguments]))
-    if failed:
-        say(f"{failed} of {len(jobs)} runs failed and are not in it")
-        sys.exit(1)
-
-
-# What is to be run.
+                planned.lines.append(_plan_line(asked, block, line, range(seeds)))
+    return planned
 
 
 def _missing(line: Line) -> str:
@@ -89,7 +113,7 @@ def _missing(line: Line) -> str:
     return f"{line.method} has no option {', '.join(lacking)}" if lacking else ""
 
 
-def _plan(asked: Asked, block: Block, line: Line, seeds: Sequence[int]) -> Planned:
+def _plan_line(asked: Asked, block: Block, line: Line, seeds: Sequence[int]) -> Planned:
     chosen: dict[str, Any] = {**block.options, **line.options}
     if asked.data_dir is not None:
         chosen["data_dir"] = asked.data_dir
@@ -110,10 +134,10 @@ def _place(block: Block) -> str:
 # Doing it.
 
 
-def _do(
-    asked: Asked, sweep: Sweep, names: dict[Path, tuple[Block, Line]], left_out: Sequence[str]
-) -> int:
+def _do(asked: Asked, planned: Plan) -> int:
     """State the time, then carry out what is left; gives how many failed."""
+    sweep = Sweep(planned.jobs, others=0)
+    names = {job.path: (one.block, one.line) for one in planned.lines for job in one.jobs}
     if not sweep.left:
         say(f"{len(sweep.jobs)} runs in {asked.folder}: {how_far(sweep)}")
         return 0
@@ -126,7 +150,7 @@ def _do(
     with Watch(quiet=False, lines=False) as watch:
         forecast = Forecast(sweep.jobs, watch.phase("reading the data sets"))
         say(f"{len(sweep.jobs)} runs in {asked.folder}: {how_far(sweep)}")
-        for words in (*_words(asked, sweep), *left_out):
+        for words in (*_words(asked, sweep), *planned.left_out):
             say(words)
         say("measuring how fast this machine is")
         with as_one_of(asked.jobs):
@@ -193,9 +217,7 @@ def _said(folder: Path) -> dict[str, float]:
 # Telling.
 
 
-def _conclude(
-    asked: Asked, seeds: int, planned: Sequence[Planned], left_out: list[str], command: str
-) -> None:
+def _conclude(asked: Asked, planned: Plan, arguments: Sequence[str]) -> None:
     """Tables, page and pictures, from the folders of the runs that are finished."""
     from rich.console import Console
 
@@ -205,8 +227,8 @@ def _conclude(
     from eec.runs.found import look_at
 
     finished: dict[int, dict[str, dict[int, RunRecord]]] = {}  # by block, then by line
-    blocks = {id(one.block): one.block for one in planned}
-    for one in planned:
+    blocks = {id(one.block): one.block for one in planned.lines}
+    for one in planned.lines:
         runs = finished.setdefault(id(one.block), {}).setdefault(one.line.name, {})
         for job in one.jobs:
             found = look_at(job.path)
@@ -216,10 +238,10 @@ def _conclude(
         asked.name,
         EXPERIMENTS[asked.name],
         asked.scale,
-        seeds,
+        planned.seeds,
         [Part(block, finished[key]) for key, block in blocks.items()],
-        left_out,
-        command,
+        planned.left_out,
+        shlex.join(["eec", *arguments]),
     )
     if not result.records:
         return

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import tyro
 
-from eec.cli.experiment import Asked, carry_out
+from eec.cli.experiment import Asked, carry_out, show
 from eec.errors import UserError
 from eec.methods.options import Linkage
 from eec.paper import experiments
@@ -53,6 +53,8 @@ class Paper:
     jobs: Annotated[int, tyro.conf.arg(metavar="N")] = 1
     """Runs at a time, which share the cores: of small nets, two with a thread each are done sooner
     than one after the other with two."""
+    show: bool = False
+    """Run nothing: tables and page of what is finished so far."""
     out: Path | None = None
     """Folder of runs, table.md, report.html and pictures [runs/paper-NAME; figure3 and figure6:
     runs/paper-NAME-LINKAGE-SEED]. Runs that are finished in it, or in the folder of another
@@ -75,7 +77,7 @@ class Paper:
             self._check(made_of_runs=True)
             _check_folder(self.folder)
             asked = Asked(self.name, self.scale, self.seeds, self.folder, self.data_dir, self.jobs)
-            carry_out(asked, arguments)
+            (show if self.show else carry_out)(asked, arguments)
         else:
             known = ", ".join(("list", "results", *_all()))
             raise UserError(f"unknown experiment {self.name!r}: choose one of {known}")
@@ -88,6 +90,8 @@ class Paper:
             raise UserError("--seed and --linkage are of figure3 and figure6: use --seeds")
         if not made_of_runs and self.jobs != 1:
             raise UserError(f"--jobs {self.jobs}: {self.name} is not made of runs: leave it out")
+        if not made_of_runs and self.show:
+            raise UserError(f"--show: {self.name} is not made of runs: leave it out")
         if not made_of_runs and self.seeds is not None:
             raise UserError(f"--seeds {self.seeds}: {self.name} has one seed: use --seed")
 

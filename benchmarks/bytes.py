@@ -2,7 +2,8 @@
 
     python benchmarks/bytes.py DATA cifar10 --per-class 300 --budgets 100kB,300kB,1MB
 
-Each cell is `eec run` with another method and `--memory`, once for each seed, on the same images;
+Each cell is `eec run` with another method and `--memory`, once for each seed, on the same images; a
+method may bring options of its own (`--methods "eec,eec --code-type uint8,replay"`);
 the bytes are those of the learner's file without the classifier. A budget that a method cannot work
 within is left empty. Runs that are there are not done again, and one that was stopped goes on.
 Beside the table, a figure is drawn into `--out`.
@@ -11,6 +12,8 @@ Beside the table, a figure is drawn into `--out`.
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,9 +91,9 @@ def main() -> None:
     for seed in range(asked.seeds):
         for budget in budgets:
             for method in methods:
-                folder = place / f"{method}-{budget}-{seed}"
+                folder = place / f"{re.sub(r'[^a-z0-9]+', '-', method)}-{budget}-{seed}"
                 folders.setdefault((method, budget), []).append(folder)
-                words = [*fixed, *options, "--method", method, "--memory", budget]
+                words = [*fixed, *options, "--method", *shlex.split(method), "--memory", budget]
                 runs.append((folder, [*words, "--seed", str(seed)]))
     carry_out_all(runs, asked.jobs, try_out)
     found = {key: cell_of(paths) for key, paths in folders.items()}

@@ -101,6 +101,29 @@ def test_the_largest_symbols_under_the_worst_prior(size: int) -> None:
     assert np.array_equal(decode(prior, content, (8, 3, 2), 3, 0), symbols)
 
 
+def test_floats_are_as_small_as_the_largest_sum_allows() -> None:
+    """Both kinds give the same distributions, up to where the smaller would begin to round."""
+    rng = np.random.default_rng(0)
+    for channels, kind in ((8, np.float32), (64, np.float64)):
+        weight = np.full((channels, 5 * channels), 127)
+        ones = np.ones(channels, np.int16)
+        prior = IntegerPrior(weight.astype(np.int8), ones, weight.astype(np.uint8), ones)
+        assert prior.exact_floats is kind
+        symbols = (127 * rng.choice([-1, 1], (2, channels, 3, 3))).astype(np.int8)
+        walks = [entropy._Walk(prior, symbols.shape, 3) for _ in range(2)]
+        other = walks[1]
+        other.known, other.sizes = other.known.astype(np.float64), other.sizes.astype(np.float64)
+        other.weights = other.weights.astype(np.float64)
+        other.spreads = other.spreads.astype(np.float64)
+        for one, two in zip(walks[0].stops(), walks[1].stops(), strict=True):
+            assert one[:3] == two[:3]
+            np.testing.assert_array_equal(one[3], two[3])
+            np.testing.assert_array_equal(one[4], two[4])
+            y, x, c = one[:3]
+            for walk in walks:
+                walk.set(y, x, c, symbols[:, c, y, x])
+
+
 def test_symbols_without_context_are_coded_by_their_own_mean_and_scale() -> None:
     symbols = pattern(50)
     prior = IntegerPrior.flat(symbols)

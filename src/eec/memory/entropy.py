@@ -2,7 +2,7 @@
 
 Reader and writer must agree on every probability to the last bit, on any machine and with any
 number of threads. So nothing here depends on how floats are rounded: means and scales are sums of
-whole numbers (in doubles, which hold them exactly), and tables of probabilities come from integer
+whole numbers (in floats that hold them exactly), and tables of probabilities come from integer
 arithmetic. Images are coded in blocks, each with a checksum: damaged bytes are refused, never
 decoded to wrong pictures.
 """
@@ -20,6 +20,7 @@ import constriction
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -96,14 +97,23 @@ class IntegerPrior:
             scale = torch.from_numpy(self.scale_offset / SCALE_UNIT)
             prior.scale_offset.copy_(scale.expm1().log())  # softplus gives it back
 
-    def offsets(self, level: int) -> tuple[Doubles, Doubles]:
+    def offsets(self, level: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Of mean and scale, where one unit of a symbol is a coarser step."""
         finer = _inverse_steps()[level]
         mean, scale = (
             (offset.astype(np.int64) * finer + (1 << 13)) >> 14
             for offset in (self.mean_offset, self.scale_offset)
         )
-        return mean.astype(np.float64), scale.astype(np.float64)
+        return mean, scale
+
+    @property
+    def exact_floats(self) -> type[np.float32] | type[np.float64]:
+        """The smaller floats, which are faster, if no sum of these whole numbers is beyond them."""
+        weights = max(
+            int(np.abs(weight.astype(np.int64)).sum(1).max(initial=0))
+            for weight in (self.mean_weight, self.scale_weight)
+        )
+        return np.float32 if MOST * weights + 2**15 < 2**24 // PARTS else np.float64
 
 
 def _by_place(weight: Tensor) -> Tensor:
@@ -175,6 +185,11 @@ def _bits() -> Doubles:
     return bits
 
 
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
 class _Walk:
     """Goes through the symbols of a block in the order of coding.
 
@@ -184,33 +199,41 @@ class _Walk:
 
     def __init__(self, prior: IntegerPrior, shape: tuple[int, ...], level: int) -> None:
         count, channels, high, wide = shape
-        self.prior, self.high, self.wide, self.channels = prior, high, wide, channels
-        self.known = np.zeros((high + 1, wide + 2, channels, count))  # with an empty margin
+        self.high, self.wide, self.channels = high, wide, channels
+        kind = prior.exact_floats
+        # With an empty margin.
+        self.known = np.zeros((high + 1, wide + 2, channels, count), kind)
         self.sizes = np.zeros_like(self.known)
-        self.weights = prior.mean_weight.astype(np.float64)  # [C, 5C]
-        self.spreads = prior.scale_weight.astype(np.float64)
-        self.offsets = prior.offsets(level)
+        self.weights = prior.mean_weight.astype(kind)  # [C, 5C]
+        self.spreads = prior.scale_weight.astype(kind)
+        self.offsets = [offset.astype(kind)[:, None] for offset in prior.offsets(level)]
 
     def stops(self) -> Iterator[tuple[int, int, int, Shorts, Shorts]]:
         """Row, column, channel, which distribution, and the whole part of the mean."""
+        # A product of these sizes is done before a second thread has woken up: with as many as
+        # there are cores it takes twice as long, and on busy ones four times.
+        with _blas().limit(limits=1):
+            for y in range(self.high):
+                for x in range(self.wide):
+                    yield from self._stops_at(y, x)
+
+    def _stops_at(self, y: int, x: int) -> Iterator[tuple[int, int, int, Shorts, Shorts]]:
         around, kinds = 4 * self.channels, _kinds()
-        for y in range(self.high):
-            for x in range(self.wide):
-                near = [(y, x), (y, x + 1), (y, x + 2), (y + 1, x)]
-                means = self.weights[:, :around] @ np.vstack([self.known[at] for at in near])
-                scales = self.spreads[:, :around] @ np.vstack([self.sizes[at] for at in near])
-                means += self.offsets[0][:, None]
-                scales += self.offsets[1][:, None]
-                here, size = self.known[y + 1, x + 1], self.sizes[y + 1, x + 1]
-                for c in range(self.channels):
-                    own = slice(around, around + c)
-                    mean = means[c] + self.weights[c, own] @ here[:c]
-                    scale = scales[c] + self.spreads[c, own] @ size[:c]
-                    # Exact: whole numbers, times a power of two.
-                    parts = np.floor(mean * (PARTS / MEAN_UNIT) + 0.5)
-                    parts = np.clip(parts, -MOST * PARTS, MOST * PARTS).astype(np.int16)
-                    which = kinds[np.minimum(scale, len(kinds) - 1).astype(np.intp)]
-                    yield y, x, c, which * PARTS + parts % PARTS, parts // PARTS
+        near = [(y, x), (y, x + 1), (y, x + 2), (y + 1, x)]
+        means = self.weights[:, :around] @ np.vstack([self.known[at] for at in near])
+        scales = self.spreads[:, :around] @ np.vstack([self.sizes[at] for at in near])
+        means += self.offsets[0]
+        scales += self.offsets[1]
+        here, size = self.known[y + 1, x + 1], self.sizes[y + 1, x + 1]
+        for c in range(self.channels):
+            own = slice(around, around + c)
+            mean = means[c] + self.weights[c, own] @ here[:c]
+            scale = scales[c] + self.spreads[c, own] @ size[:c]
+            # Exact: whole numbers, times a power of two.
+            parts = np.floor(mean * (PARTS / MEAN_UNIT) + 0.5)
+            parts = np.clip(parts, -MOST * PARTS, MOST * PARTS).astype(np.int16)
+            which = kinds[np.minimum(scale, len(kinds) - 1).astype(np.intp)]
+            yield y, x, c, which * PARTS + parts % PARTS, parts // PARTS
 
     def set(self, y: int, x: int, c: int, symbols: NDArray[np.integer]) -> None:
         self.known[y + 1, x + 1, c] = symbols

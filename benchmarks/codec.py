@@ -5,7 +5,7 @@
 
 Codecs are trained on the first `--taught` classes and judged on test images of all classes: ours at
 every other step, the published autoencoder (as float32, as bytes, and these entropy-coded), WebP,
-JPEG and AVIF files. All bytes are as stored: an image's own, and with the codec's nets (encoder and
+JPEG and AVIF files, and the pixels themselves. All bytes are as stored: an image's own, and with the codec's nets (encoder and
 decoder) shared by 1,000, 10,000 and 50,000 images. With `--accuracy`, a classifier is trained on
 decoded training images for each row, and tested on real test images; `--fit` keeps as many of them,
 class by class, as go into so many bytes, codec included.
@@ -65,6 +65,7 @@ def rows_of(coded: Codec | None, plain: Codec | None, files: bool) -> Iterator[R
             fixed = net_bytes(plain, "float32" if kind == "float32" else "uint8")
             yield Row(f"published, {kind}", fixed, partial(code_plain, plain, kind=kind))
     if files:
+        yield Row("pixels", 0, lambda images: (images, images.nbytes))
         for kind, qualities in QUALITIES.items():
             if kind == "AVIF" and not features.check("avif"):
                 continue
@@ -176,7 +177,7 @@ def accuracy(data: Dataset, row: Row, asked: argparse.Namespace, runtime: Runtim
         decoded, labels = decoded[keep], [labels[i] for i in keep.tolist()]
     # As many steps whatever was kept: an image is shown the more often the fewer there are.
     times = max(1, round(asked.per_class * asked.epochs / 6 / each))
-    options = ClassifierOptions(flip=data.flip, turn=data.turn)
+    options = ClassifierOptions(flip=data.flip, turn=data.turn, recipe=asked.recipe)
     method = make_method("joint", options, asked.seed, runtime)
     method.learn(Task(decoded.repeat(times, 1, 1, 1), labels * times))
     calls = method.predict(data.test_images)
@@ -200,6 +201,7 @@ def main() -> None:
     parser.add_argument("--validation", action="store_true", help="judge on training images")
     parser.add_argument("--fit", type=int, default=0, help="bytes that all must fit into")
     parser.add_argument("--epochs", type=int, default=6, help="of the classifier [6]")
+    parser.add_argument("--recipe", default="fast", help="of the classifier's training [fast]")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     runtime = choose_runtime()

@@ -36,8 +36,8 @@ def finished(folder: Path) -> bool:
 def carry_out_all(
     runs: Sequence[tuple[Path, list[str]]], jobs: int, work: Work = carry_out
 ) -> None:
-    """All of them, so many side by side; the cores are shared among these."""
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    """All of them, so many side by side; the cores, or OMP_NUM_THREADS, are shared among these."""
+    threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1) // jobs)
     with ThreadPoolExecutor(jobs) as pool:
         waiting = [pool.submit(work, folder, options, threads) for folder, options in runs]
         for one in waiting:

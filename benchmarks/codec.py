@@ -5,10 +5,10 @@
 
 Codecs are trained on the first `--taught` classes and judged on test images of all classes: ours at
 every other step, the published autoencoder (as float32, as bytes, and these entropy-coded), WebP,
-JPEG and AVIF files, and the pixels themselves. All bytes are as stored: an image's own, and with the
-codec's nets (encoder and decoder) shared by 1,000, 10,000 and 50,000 images. With `--accuracy`, a
-classifier is trained on decoded training images for each row, and tested on real test images; `--fit`
-keeps as many of them, class by class, as go into so many bytes, codec included.
+JPEG and AVIF files, and the pixels themselves. All bytes are as stored: an image's own, and with
+the codec's nets (encoder and decoder) shared by 1,000, 10,000 and 50,000 images. With `--accuracy`,
+a classifier is trained on decoded training images for each row, and tested on real test images;
+`--fit` keeps as many of them, class by class, as go into so many bytes, codec included.
 """
 
 from __future__ import annotations

@@ -145,7 +145,8 @@ def first_of(labels: Sequence[object], classes: tuple[object, ...], each: int) -
 
 def train(data: Dataset, asked: argparse.Namespace, kind: str, runtime: Runtime) -> Codec:
     chosen = first_of(data.train_labels, data.classes[: asked.taught], asked.per_class)
-    options = CodecOptions("auto", "tanh", 0.0, "normalised", kind, data.flip, asked.width)
+    code = asked.code if kind == "coded" else "auto"
+    options = CodecOptions(code, "tanh", 0.0, "normalised", kind, data.flip, asked.width)
     recipe = find_recipe("fast")
     plan = recipe.compressor if kind == "coded" else recipe.autoencoder
     if kind == "coded" and asked.steps:
@@ -194,6 +195,7 @@ def main() -> None:
     parser.add_argument("--per-class", type=int, default=1000, help="training images [1000]")
     parser.add_argument("--steps", type=int, default=0, help="of our codec's training [default]")
     parser.add_argument("--width", type=int, default=WIDTH, help=f"of our codec [{WIDTH}]")
+    parser.add_argument("--code", default="auto", help="shape of our codes, such as 64x4x4 [auto]")
     parser.add_argument("--images", type=int, default=2000, help="test images for errors [2000]")
     parser.add_argument("--rows", default="ours,published,files")
     parser.add_argument("--only", default="", help="rows with these names, by ;")

@@ -146,7 +146,7 @@ def first_of(labels: Sequence[object], classes: tuple[object, ...], each: int) -
 def train(data: Dataset, asked: argparse.Namespace, kind: str, runtime: Runtime) -> Codec:
     chosen = first_of(data.train_labels, data.classes[: asked.taught], asked.per_class)
     code = asked.code if kind == "coded" else "auto"
-    options = CodecOptions(code, "tanh", 0.0, "normalised", kind, data.flip, asked.width)
+    options = CodecOptions(code, "tanh", 0.0, "normalised", kind, data.flip, width=asked.width)
     recipe = find_recipe("fast")
     plan = recipe.compressor if kind == "coded" else recipe.autoencoder
     if kind == "coded" and asked.steps:

@@ -88,8 +88,8 @@ class Run:
     net: Net | None = None
     """Classifier [by method: dcgan as published; else tiny for grey, small for colour images]."""
     recipe: RecipeName | None = None
-    """Training: fast; brief, in a quarter of the steps; paper, the published one epoch for epoch
-    [fast]."""
+    """Training: fast; brief, in a quarter of the classifier's steps; paper, the published one epoch
+    for epoch [fast]."""
     keep_head: tyro.conf.FlagConversionOff[bool | None] = None
     """Keep the head's rows of old classes, or begin the head anew at each increment [True]."""
     turn: int | None = None

@@ -21,7 +21,7 @@ from eec.memory.entropy import IntegerPrior, cost
 from eec.memory.weights import round_weights
 from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import Classifier, Shape, shape_of
-from eec.nets.compressor import LEVELS, WIDTH, Compressor
+from eec.nets.compressor import CHANNELS, LEVELS, WIDTH, Compressor
 from eec.training.batches import Batches, to_float, to_uint8
 from eec.training.journal import Journal
 from eec.training.loop import Progress, apply, quiet, train
@@ -100,8 +100,9 @@ class CodecOptions:
     content_scale: str  # raw, as published, or normalised by the features' own size
     type: str = "float32"  # how codes are kept; `coded` has a net of its own
     flip: bool = False  # the images may be mirrored
-    width: int = WIDTH  # of the compressor: channels inside
     kind: str = "plain"  # or variational, or denoising
+    width: int = WIDTH  # of the compressor: channels inside
+    channels: int = CHANNELS  # of its codes, if `code` is auto
 
     @property
     def coded(self) -> bool:
@@ -240,7 +241,7 @@ def _begin(
 
 def new_autoencoder(image: Shape, options: CodecOptions) -> CodecNet:
     if options.coded:
-        return Compressor(image, options.code, options.width)
+        return Compressor(image, options.code, options.width, options.channels)
     code = "16x8x8" if options.code == "auto" else options.code
     return Autoencoder(image, code, options.output, variational=options.kind == "variational")
 

@@ -34,7 +34,7 @@ from eec.methods.contract import (
 )
 from eec.methods.options import EECOptions
 from eec.nets.classifiers import Shape, shape_of
-from eec.nets.compressor import LEVELS, WIDTH, Compressor
+from eec.nets.compressor import CHANNELS, LEVELS, WIDTH, Compressor
 from eec.training.runtime import derive_seed, generator, seeded
 
 # Beyond this level a budget in bytes lets images go rather than make all of them coarser: what a
@@ -47,8 +47,9 @@ ENOUGH = 0.95
 WORTH_DOUBLING = 0.67
 NAMES = 4_000  # bytes of the file's header that `small` or `tiny` takes, about
 LATER_COST = 1.15  # bytes of later images, where those of the first task are 1
-# The codec's nets are in the budget, too: bytes from which a compressor of this width pays.
-WIDTHS = ((500_000, WIDTH), (200_000, 48), (0, 24))
+# The codec's nets are in the budget, too: bytes from which a compressor of this width pays, with
+# codes of so many channels (docs/codec.md).
+CODEC_SIZES = ((700_000, WIDTH, CHANNELS), (300_000, 24, CHANNELS), (0, 24, 20))
 
 
 class Keeper(Method):
@@ -82,7 +83,9 @@ class Keeper(Method):
     def _codec_options(self) -> CodecOptions:
         o = self.options
         limit = parse_budget(o.memory).bytes
-        width = next(width for least, width in WIDTHS if limit is None or limit >= least)
+        width, channels = next(
+            sizes for least, *sizes in CODEC_SIZES if limit is None or limit >= least
+        )
         return CodecOptions(
             o.code,
             o.output,
@@ -90,8 +93,9 @@ class Keeper(Method):
             o.content_scale,
             o.code_type,
             o.flip,
-            width,
             o.autoencoder,
+            width,
+            channels,
         )
 
     def _keep_real(self, brought: Tensor, targets: Tensor) -> None:
@@ -314,8 +318,8 @@ class Keeper(Method):
         assert self.image is not None
         weights = unpack_weights({n: t for n, t in tensors.items() if n.startswith(prefix)})
         # The budget may have been another one when the codec was made.
-        width = weights[prefix + "decoder.0.weight"].shape[1]
-        options = replace(self._codec_options(), width=width)
+        channels, width = weights[prefix + "decoder.0.weight"].shape[:2]
+        options = replace(self._codec_options(), width=width, channels=channels)
         net = new_autoencoder(self._seen_shape(self.image), options)
         load_weights(net.decoder, weights, prefix + "decoder.")
         encodes = any(name.startswith(prefix + "encoder.") for name in weights)

@@ -18,8 +18,8 @@ from eec.nets.autoencoder import parse_code
 from eec.nets.classifiers import Shape
 
 LEVELS = 15  # of coarseness: steps of 1 to 11.3, in quarters of an octave
-CHANNELS = 32
-WIDTH = 96
+CHANNELS = 32  # of a code
+WIDTH = 48  # channels inside: of 96, twice as dear in time and bytes, little more came
 SMALLEST_SCALE = 0.06  # of a symbol's distribution: below it a symbol costs nothing anyway
 
 
@@ -110,13 +110,15 @@ class Compressor(nn.Module):
     """Images of 8 to a few hundred pixels to codes and back.
 
     A 32x32 image becomes 32x4x4: a wide convolution of stride 4 (2 for images under 24 pixels),
-    then one of stride 2, and another one for images over 64 pixels. `code` gives other channels or
-    is `auto`; the side follows from the image.
+    then one of stride 2, and another one for images over 64 pixels. `code` gives other `channels`
+    or is `auto`; the side follows from the image.
     """
 
     signed = True  # its codes may be negative
 
-    def __init__(self, image: Shape, code: str = "auto", width: int = WIDTH) -> None:
+    def __init__(
+        self, image: Shape, code: str = "auto", width: int = WIDTH, channels: int = CHANNELS
+    ) -> None:
         super().__init__()
         short = min(image[1:])
         if short < 4:
@@ -128,7 +130,6 @@ class Compressor(nn.Module):
             reach = 0 if stride == first and len(sizes) == 1 else stride - 1
             high, wide = ((side + reach) // stride for side in sizes[-1])
             sizes.append((high, wide))
-        channels = CHANNELS
         if code != "auto":
             channels, side = parse_code(code)
             if side != min(sizes[-1]):

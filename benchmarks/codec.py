@@ -8,7 +8,8 @@ every other step, the published autoencoder (as float32, as bytes, and these ent
 JPEG and AVIF files, and the pixels themselves. All bytes are as stored: an image's own, and with
 the codec's nets (encoder and decoder) shared by 1,000, 10,000 and 50,000 images. With `--accuracy`,
 a classifier is trained on decoded training images for each row, and tested on real test images;
-`--fit` keeps as many of them, class by class, as go into so many bytes, codec included.
+`--fit` keeps as many of them, class by class, as go into so many bytes, codec included. `--figure`
+draws the same as curves.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import constriction
+import matplotlib
 import numpy as np
 import torch
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
 from PIL import Image, features
 from torch import Tensor
 
@@ -161,8 +166,11 @@ def train(data: Dataset, asked: argparse.Namespace, kind: str, runtime: Runtime)
     return codec
 
 
-def accuracy(data: Dataset, row: Row, asked: argparse.Namespace, runtime: Runtime) -> str:
-    """Of a classifier that learned from images as this row shows them, on real test images."""
+def accuracy(
+    data: Dataset, row: Row, asked: argparse.Namespace, runtime: Runtime
+) -> tuple[float, int] | None:
+    """Of a classifier that learned from images as this row shows them, on real test images, and how
+    many of each class it learned from; None where not one fits."""
     each = asked.per_class
     images = data.train_images[first_of(data.train_labels, data.classes, each)]
     labels = [name for name in data.classes for _ in range(each)]
@@ -171,7 +179,7 @@ def accuracy(data: Dataset, row: Row, asked: argparse.Namespace, runtime: Runtim
         one = size / len(images)
         each = min(each, math.floor((asked.fit - row.fixed) / one / len(data.classes)))
         if each < 1:
-            return "does not fit"
+            return None
         keep = torch.cat(
             [torch.arange(each) + asked.per_class * k for k in range(len(data.classes))]
         )
@@ -183,7 +191,53 @@ def accuracy(data: Dataset, row: Row, asked: argparse.Namespace, runtime: Runtim
     method.learn(Task(decoded.repeat(times, 1, 1, 1), labels * times))
     calls = method.predict(data.test_images)
     right = np.mean([c == t for c, t in zip(calls, data.test_labels, strict=True)])
-    return f"{100 * right:.2f} ({each} a class)"
+    return 100 * float(right), each
+
+
+@dataclass(frozen=True)
+class Point:
+    """A row as measured: bytes an image without the nets, squared error, accuracy in percent."""
+
+    name: str
+    bytes: float
+    error: float
+    accuracy: float | None
+
+
+def draw(points: Sequence[Point], title: str, path: Path) -> None:
+    """Error, and accuracy where there is one, against bytes: a curve for each kind of codec."""
+    judged = [point for point in points if point.accuracy is not None]
+    figure, panels = plt.subplots(
+        1,
+        2 if judged else 1,
+        figsize=(10 if judged else 5.5, 4),
+        layout="constrained",
+        squeeze=False,
+    )
+    kinds = list(dict.fromkeys(kind_of(point.name) for point in points))
+    for kind, colour in zip(kinds, plt.rcParams["axes.prop_cycle"].by_key()["color"], strict=False):
+        mine = sorted((p for p in points if kind_of(p.name) == kind), key=lambda p: p.bytes)
+        style: dict[str, Any] = {"marker": "o", "markersize": 4, "color": colour, "label": kind}
+        if any(p.error for p in mine):  # pixels have none
+            panels[0, 0].plot([p.bytes for p in mine], [p.error for p in mine], **style)
+        known = [p for p in mine if p in judged]
+        if known:
+            panels[0, 1].plot([p.bytes for p in known], [p.accuracy for p in known], **style)
+    panels[0, 0].set(yscale="log", ylabel="mean squared error, pixels in -1..1")
+    if judged:
+        panels[0, 1].set(ylabel="accuracy on real test images (%)")
+    for axes in panels[0]:
+        axes.set(xscale="log", xlabel="bytes an image, without nets")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, fontsize=8)
+    panels[0, 0].set_title(title, loc="left", fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def kind_of(name: str) -> str:
+    """`ours, level 4` and `webp 10` to `ours` and `webp`."""
+    return name.replace(",", " ").split()[0]
 
 
 def main() -> None:
@@ -204,6 +258,7 @@ def main() -> None:
     parser.add_argument("--fit", type=int, default=0, help="bytes that all must fit into")
     parser.add_argument("--epochs", type=int, default=6, help="of the classifier [6]")
     parser.add_argument("--recipe", default="fast", help="of the classifier's training [fast]")
+    parser.add_argument("--figure", type=Path, help="PNG file to draw the curves into")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     runtime = choose_runtime()
@@ -218,15 +273,25 @@ def main() -> None:
     shared = " | ".join(f"of {n:,}" for n in SHARED_BY)
     print(f"| codec | bytes an image | error | {shared} | accuracy |")
     print("|---|--:|--:|" + "--:|" * (len(SHARED_BY) + 1))
+    points = []
     for row in rows_of(coded, plain, "files" in kinds):
         if asked.only and row.name not in asked.only.split(";"):
             continue
         decoded, size = row.code(images)
         one = size / len(images)
         with_nets = " | ".join(f"{one + row.fixed / n:.0f}" for n in SHARED_BY)
-        learned = accuracy(data, row, asked, runtime) if asked.accuracy else ""
-        wrong = error(decoded, images).mean()
-        print(f"| {row.name} | {one:.1f} | {wrong:.5f} | {with_nets} | {learned} |", flush=True)
+        wrong = float(error(decoded, images).mean())
+        learned = accuracy(data, row, asked, runtime) if asked.accuracy else None
+        points.append(Point(row.name, one, wrong, learned[0] if learned else None))
+        said = "does not fit" if asked.accuracy and asked.fit else ""
+        if learned:
+            said = f"{learned[0]:.2f}" + (f" ({learned[1]} a class)" if asked.fit else "")
+        print(f"| {row.name} | {one:.1f} | {wrong:.5f} | {with_nets} | {said} |", flush=True)
+    if asked.figure:
+        taught = f"codecs trained on {asked.taught} class" + ("es" if asked.taught > 1 else "")
+        draw(
+            points, f"{asked.dataset}, {data.test_images.shape[-1]} pixels; {taught}", asked.figure
+        )
     if coded is not None:
         by_class(coded, data, images, places)
         decoding(coded, data.train_images[:MANY])

@@ -145,7 +145,8 @@ def _do(asked: Asked, planned: Plan) -> int:
     from eec.cli.pictures import Watch
     from eec.report.words import human_seconds
     from eec.runs.engines import as_one_of, in_processes
-    from eec.runs.expected_time import Forecast
+    from eec.runs.expected_time import Forecast, seconds_of
+    from eec.runs.found import look_at
 
     with Watch(quiet=False, lines=False) as watch:
         forecast = Forecast(sweep.jobs, watch.phase("reading the data sets"))
@@ -162,10 +163,12 @@ def _do(asked: Asked, planned: Plan) -> int:
     began = time.monotonic()
 
     def to_go(done: Sequence[Job]) -> str:
-        # What was expected of the runs before this one, and what they took, corrects the rest.
-        before = sum(expected[job.path] for job in done) / asked.jobs
-        times = (time.monotonic() - began) / before if before else 1.0
-        return f"{human_seconds(times * (total - before))} to go"
+        # What whole runs took, held against what was expected of them, corrects the rest.
+        told = [j for j in done if not j.done and (run := look_at(j.path)) and run.finished]
+        before = sum(expected[job.path] for job in told)
+        times = sum(seconds_of(job.path) for job in told) / before if before else 1.0
+        left = times * total - (time.monotonic() - began)
+        return f"{human_seconds(max(0.0, left))} to go"
 
     def name(job: Job) -> str:
         block, line = names[job.path]

@@ -93,9 +93,9 @@ def test_the_rule_of_the_quality() -> None:
         return qualities(form, in_bytes=in_bytes, dropped=dropped, now=now)
 
     assert (rule(WEBP, False), rule(JPEG, False)) == ([40], [60])
-    assert rule(WEBP, True) == [60, 40, 20, 10, 5, 1, 0, 10]
-    assert rule(JPEG, True) == [75, 60, 40, 25, 10, 25]
-    assert rule(WEBP, True, now=5) == [5, 1, 0, 10]
+    assert rule(WEBP, True) == [60, 40, 20, 10]
+    assert rule(JPEG, True) == [75, 60, 40, 25]
+    assert rule(WEBP, True, now=20) == [20, 10]
     assert rule(WEBP, True, dropped=True, now=10) == [10]
     assert rule(WEBP, False, dropped=True, now=10) == [10]
 

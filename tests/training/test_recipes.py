@@ -133,13 +133,15 @@ def test_large_images_come_in_smaller_batches_of_as_many_pixels() -> None:
         assert published.for_pixels(224 * 224) is published
 
 
-def test_brief_is_fast_in_a_quarter_of_the_classifiers_steps_and_half_of_the_others() -> None:
+def test_brief_is_fast_in_a_quarter_of_the_classifiers_steps() -> None:
     fast, brief = RECIPES["fast"], RECIPES["brief"]
     assert brief.plans.keys() == fast.plans.keys() == set(PAPER.plans)
+    assert brief.compressor == fast.compressor
     for images in (40, 600, 2_000, 10_000, 1_000_000):
-        for name, plan in fast.plans.items():
+        for name, share in {"first": 0.25, "later": 0.25, "autoencoder": 0.5, "gan": 0.5}.items():
+            plan = fast.plans[name]
             shorter = brief.plans[name].total_steps(images) / plan.total_steps(images)
             # A pass over all images is the least there is of some: of four, one is left.
-            assert 0.24 <= shorter <= 0.75, (name, images)
+            assert share - 0.01 <= shorter <= 0.75, (name, images)
             assert brief.plans[name].rate == plan.rate
     assert (brief.crop, brief.mirrored, brief.smoothing) == (2, True, 0.1)

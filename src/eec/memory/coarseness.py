@@ -16,19 +16,20 @@ from eec.nets.compressor import LEVELS
 SAMPLE = 400  # codes by which an average is judged
 
 
-def mean_cost(memory: Memory, level: int) -> float:
-    """Bytes that a code in memory takes on average at a level."""
-    return memory.codecs[max(memory.codecs)].bytes_of_codes(sample(memory), level)
+def mean_cost(memory: Memory, level: int, *, even: bool = False) -> float:
+    """Bytes that a code in memory takes on average at a level; `even`: if classes had as many."""
+    return memory.codecs[max(memory.codecs)].bytes_of_codes(sample(memory, even=even), level)
 
 
-def sample(memory: Memory) -> Tensor:
-    """Some float codes of the newest codec, of every class that has any."""
+def sample(memory: Memory, *, even: bool = False) -> Tensor:
+    """Some float codes of the newest codec, of every class that has any, or as many of each."""
     newest = max(memory.codecs)
     parts = [part for part in memory.kept if memory.codec_key(part.task) == newest]
     total = sum(len(part.codes) for part in parts)
     chosen = []
     for part in parts:
-        count = max(1, round(SAMPLE * len(part.codes) / total))
+        share = 1 / len(parts) if even else len(part.codes) / total
+        count = max(1, round(SAMPLE * share))
         places = torch.linspace(0, len(part.codes) - 1, min(count, len(part.codes)))
         chosen.append(memory.packings[part.task].unpack(part.codes[places.round().long()]))
     return torch.cat(chosen)

@@ -45,6 +45,7 @@ OCTAVE = 4  # levels by which a step doubles
 ENOUGH = 0.95
 # Where less than this share of the codes fits, coarser ones are better than fewer.
 WORTH_DOUBLING = 0.67
+SPARE = 0.02  # of a budget in bytes, which may stay unused
 NAMES = 4_000  # bytes of the file's header that `small` or `tiny` takes, about
 LATER_COST = 1.15  # bytes of later images, where those of the first task are 1
 # The codec's nets are in the budget, too: bytes from which a compressor of this width pays, with
@@ -195,21 +196,32 @@ class Keeper(Method):
             return
         if budget.bytes is not None and self._bytes_kept() <= budget.bytes:
             return  # coded episodes differ in size: whether all fit, only weighing tells
+        if budget.slots is not None:
+            self._shrink_to(budget.slots, self._least * len(self.memory.slots()), notes)
+            return
+        assert budget.bytes is not None
         one = self._slot_bytes(self.memory.codec_of(self.tasks).net)
-        slots = budget.slots
-        if budget.bytes is not None:
-            slots = max(0, (budget.bytes - self._fixed_bytes()) // one)
-        while slots is not None:
-            least = len(self.memory.slots()) * self._least
-            if slots < least:
-                needed = self._fixed_bytes() + least * one if budget.bytes else least
-                self._refuse_budget(len(self.memory.slots()), needed)
-            seed = derive_seed(self.seed, "integrate", self.tasks)
-            o = self.options
-            shrink(self.memory, self._shares(slots, notes), o.over_budget, o.linkage, seed)
-            over = 0 if budget.bytes is None else self._bytes_kept() - budget.bytes
-            # What concepts add to the file's header shows only now: seldom, a second round.
-            slots = slots - math.ceil(over / one) if over > 0 else None
+        whole, fixed, fell = self.memory.kept, self._fixed_bytes(), False
+        slots = max(0, int((budget.bytes - fixed) / one))
+        while True:
+            self._shrink_to(slots, fixed + self._least * len(self.memory.slots()) * one, notes)
+            # Those that are left may be dearer or cheaper than all were: only weighing tells.
+            room = budget.bytes - self._bytes_kept()
+            each = max(1.0, (budget.bytes - room - fixed) / slots)
+            if room < 0:
+                slots, fell = slots - math.ceil(-room / each), True
+            elif fell or room <= SPARE * budget.bytes:
+                return
+            else:
+                slots += math.ceil(room / each)
+            self.memory.kept = whole
+
+    def _shrink_to(self, slots: int, needed: float, notes: list[str]) -> None:
+        """Integrate every class into its share of so many slots; `needed` is what would do."""
+        if slots < self._least * len(self.memory.slots()):
+            self._refuse_budget(len(self.memory.slots()), needed)
+        seed, o = derive_seed(self.seed, "integrate", self.tasks), self.options
+        shrink(self.memory, self._shares(slots, notes), o.over_budget, o.linkage, seed)
 
     def _shares(self, slots: int, notes: list[str]) -> dict[int, int]:
         """By class index, the slots that each may keep."""
@@ -244,7 +256,7 @@ class Keeper(Method):
             if least > budget.bytes:
                 self._refuse_budget(classes, least)
 
-    def _refuse_budget(self, classes: int, least: int) -> NoReturn:
+    def _refuse_budget(self, classes: int, least: float) -> NoReturn:
         in_bytes = parse_budget(self.options.memory).bytes is not None
         raise UserError(
             f"memory {self.options.memory} is too small for the codec and the least of each of "
@@ -263,14 +275,15 @@ class Keeper(Method):
         parts = self.bytes_by_part()
         return self._bytes_kept() - parts["episodes"] - parts["concepts"] - parts["counts"]
 
-    def _slot_bytes(self, net: CodecNet) -> int:
-        """A code and its count; of coded ones, which differ, what they take on average."""
+    def _slot_bytes(self, net: CodecNet) -> float:
+        """A code and its count; of coded ones, which differ, what they take on average
+        where classes have as many."""
         values = math.prod(net.code_shape)
         if not self._coded:
             return values * CODE_TYPES[self.options.code_type].itemsize + 4
         if not self.memory.kept:
             return values // 16  # a guess, to refuse early what cannot be
-        return math.ceil(mean_cost(self.memory, self.memory.codec_of(self.tasks).level)) + 2
+        return mean_cost(self.memory, self.memory.codec_of(self.tasks).level, even=True) + 1
 
     @property
     def _coded(self) -> bool:

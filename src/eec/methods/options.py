@@ -32,8 +32,8 @@ class ClassifierOptions:
     net: Net = "auto"
     """Classifier: auto (tiny for grey images, small for colour), dcgan, wgan, resnet18."""
     recipe: RecipeName = "fast"
-    """Training lengths and rates: fast; brief (a quarter of the classifier's steps, half of the
-    others', to compare many runs); paper (the published ones, epoch for epoch)."""
+    """Training lengths and rates: fast; brief (a quarter of the classifier's steps, half of
+    the published autoencoder's, to compare many runs); paper (as published, epoch for epoch)."""
     keep_head: bool = True
     """Keep the head's rows of old classes when new ones arrive, or begin the head anew."""
     flip: bool = False

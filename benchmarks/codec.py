@@ -253,7 +253,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=2000, help="test images for errors [2000]")
     parser.add_argument("--rows", default="ours,published,files")
     parser.add_argument("--only", default="", help="rows with these names, by ;")
-    parser.add_argument("--accuracy", action="store_true")
+    parser.add_argument("--accuracy", nargs="?", const="", help="of all rows, or of these, by ;")
     parser.add_argument("--validation", action="store_true", help="judge on training images")
     parser.add_argument("--fit", type=int, default=0, help="bytes that all must fit into")
     parser.add_argument("--epochs", type=int, default=6, help="of the classifier [6]")
@@ -281,9 +281,12 @@ def main() -> None:
         one = size / len(images)
         with_nets = " | ".join(f"{one + row.fixed / n:.0f}" for n in SHARED_BY)
         wrong = float(error(decoded, images).mean())
-        learned = accuracy(data, row, asked, runtime) if asked.accuracy else None
+        judged = asked.accuracy is not None and (
+            not asked.accuracy or row.name in asked.accuracy.split(";")
+        )
+        learned = accuracy(data, row, asked, runtime) if judged else None
         points.append(Point(row.name, one, wrong, learned[0] if learned else None))
-        said = "does not fit" if asked.accuracy and asked.fit else ""
+        said = "does not fit" if judged else ""
         if learned:
             said = f"{learned[0]:.2f}" + (f" ({learned[1]} a class)" if asked.fit else "")
         print(f"| {row.name} | {one:.1f} | {wrong:.5f} | {with_nets} | {said} |", flush=True)

@@ -4,9 +4,9 @@
 
 Each cell is `eec run` with another method and `--memory`, once for each seed, on the same images; a
 method may bring options of its own (`--methods "eec,eec --code-type uint8,replay"`). The bytes are
-those of what is kept without the classifier; the file's header is within the budget, too. A budget that a method cannot work within is
-left empty. Runs that are there are not done again, and one that was stopped goes on. Beside the
-table, a figure is drawn into `--out`.
+those of what is kept without the classifier; the file's header is within the budget, too. A budget
+that a method cannot work within is left empty. Runs that are there are not done again, and one that
+was stopped goes on. Beside the table, a figure is drawn into `--out`.
 """
 
 from __future__ import annotations

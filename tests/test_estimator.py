@@ -281,7 +281,7 @@ def test_nothing_can_be_asked_of_one_who_has_learned_nothing(
 WRONG: list[tuple[str, Any, str]] = [
     ("net", "resnet50", "choose one of auto, tiny"),
     ("net", 3, "use a string"),
-    ("recipe", "slow", "choose one of fast, paper"),
+    ("recipe", "slow", "choose one of fast, brief, paper"),
     ("codec", None, "use a string"),
     ("codec", np.array(["frozen", "warm"]), "use a string"),
     ("new_images", "fake", "choose one of decoded, real, both"),

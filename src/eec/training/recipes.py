@@ -180,7 +180,7 @@ RECIPES: dict[str, Recipe] = {
         crop=4,
     ),
     "fast": _FAST_RECIPE,
-    # No shorter for what keeps images: starved autoencoders leave traces, by which methods would
+    # Less is cut of what keeps images: starved autoencoders leave traces, by which methods would
     # differ more than by what they do. The compressor is trained once.
     "brief": _FAST_RECIPE.shortened(first=1 / 4, later=1 / 4, autoencoder=1 / 2, gan=1 / 2),
 }

@@ -14,7 +14,7 @@ from eec.memory.over_budget import POLICIES
 from eec.methods import eec as module
 from eec.methods.archive import learner_bytes, load_learner, save_learner
 from eec.methods.eec import EECMethod
-from eec.methods.keeper import OCTAVE
+from eec.methods.keeper import OCTAVE, SPARE
 from eec.methods.options import EECOptions
 from eec.nets.compressor import LEVELS
 from eec.training.recipes import Recipe
@@ -55,6 +55,21 @@ def test_bytes_on_disk_never_exceed_the_budget(
     assert learner_bytes(back) == learner_bytes(learner)
     back.learn(task_of(4, each=5))
     assert isinstance(back, EECMethod) and kept_bytes(back) <= limit
+
+
+@pytest.mark.parametrize("over_budget", ["spread", "drop"])
+def test_a_budget_is_filled_whatever_the_newest_class_takes(
+    over_budget: str, make: Make, task_of: TaskOf
+) -> None:
+    free = make(memory="150kB")
+    free.learn(task_of(0, each=20))
+    limit = free._fixed_bytes() + 1000
+    learner = make(memory=f"{limit}B", over_budget=over_budget)
+    for digit in (0, 2, 1):  # the whole of the newest class is there when episodes are counted
+        learner.learn(task_of(digit, each=60))
+    assert sum(len(part.codes) for part in learner.memory.kept) < 180
+    # What may be spare, and no more than an episode or two besides.
+    assert 0 <= limit - kept_bytes(learner) <= SPARE * limit + 100
 
 
 def test_a_budget_makes_all_codes_coarser_before_it_drops_any(make: Make, task_of: TaskOf) -> None:

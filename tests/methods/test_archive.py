@@ -154,11 +154,11 @@ def test_every_byte_of_the_manifest_is_watched(saved: Path, cpu: Runtime) -> Non
 
 def test_another_version_is_named(saved: Path, cpu: Runtime) -> None:
     other = with_header(
-        saved.read_bytes(), lambda header: header.replace('version\\": 2', 'version\\": 3')
+        saved.read_bytes(), lambda header: header.replace('version\\": 3', 'version\\": 4')
     )
     saved.write_bytes(other)
     text = refusal(saved, cpu)
-    assert "version 3" in text and "version 2" in text
+    assert "version 4" in text and "versions 2 and 3" in text
 
 
 def test_a_forged_checksum_alone_changes_nothing(saved: Path, cpu: Runtime) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from eec.data.stream import Task
 from eec.errors import UserError
 from eec.memory.codec import Codec, train_codec
+from eec.memory.weights import decompressed
 from eec.methods import eec as module
 from eec.methods.archive import load_learner, save_learner
 from eec.methods.eec import EECMethod
@@ -194,9 +195,26 @@ def test_a_codec_that_will_encode_again_is_kept_whole(
 ) -> None:
     learner = make(**options)
     learner.learn(task_of(0, 1))
-    parts = {name.split(".")[2] for name in learner.state()[0] if name.startswith("codecs.")}
-    how = "scale" if "code_type" in options else "prior"
-    assert parts == {"encoder", "decoder", how}
+    names = [name for name in learner.state()[0] if name.startswith("codecs.1.")]
+    if "code_type" in options:
+        assert {name.split(".")[2] for name in names} == {"encoder", "decoder", "scale"}
+    else:
+        assert names == ["codecs.1.together"]
+        together = decompressed(learner.state()[0][names[0]])
+        assert {name.split(".")[0] for name in together} == {"encoder", "decoder", "prior"}
+
+
+def test_a_codec_of_an_earlier_file_is_read_piece_by_piece(make: Make, task_of: TaskOf) -> None:
+    learner = make()
+    learner.learn(task_of(0, 1))
+    tensors, facts = learner.state()
+    pieces = decompressed(tensors["codecs.1.together"])
+    earlier = {n: t for n, t in tensors.items() if n != "codecs.1.together"}
+    earlier |= {f"codecs.1.{name}": piece for name, piece in pieces.items()}
+    again = make()
+    again.restore(earlier, facts)
+    assert shown(again, 1).equal(shown(learner, 1))
+    assert again.state()[0].keys() == tensors.keys()  # and written as they are now
 
 
 def test_the_single_codec_encodes_old_episodes_anew(make: Make, task_of: TaskOf) -> None:

@@ -44,8 +44,8 @@ FEATURE_CACHE_BYTES = 1 << 30
 NEXT_TO_NOTHING = 0.01
 # From this on the codec is said to keep a later task badly: twice the cost of its own images.
 DRIFTED = 2.0
-# What a byte for 32x32 pixels may cost in squared error at the finest step; it grows with the
-# square of the step, as the error of rounding does.
+# What a byte for 32x32 pixels may cost in squared error at the finest step of codes of CHANNELS; it
+# grows with the square of the step, as the error of rounding does.
 BYTE_WEIGHT = 1.5e-5
 # Noise of a denoising autoencoder, on pixels in -1..1.
 NOISE = 0.25
@@ -129,6 +129,7 @@ class Codec:
         self.signed = net.signed  # codes may be negative
         self.prior = IntegerPrior.of(net.prior) if isinstance(net, Compressor) else None
         self.reference = reference  # what an image that it was trained on costs, see `drift`
+        self.written: Tensor | None = None  # its weights as the file has them, once they are there
 
     def encode(self, images: Tensor) -> Tensor:
         """uint8 images to codes [N, C, h, w], float32 on the CPU."""
@@ -272,7 +273,7 @@ def _fit(
         return (1 - share) * pixels + share * content(decoded, batch, index)
 
     rng = generator(seed, "autoencoder")
-    byte = _byte_weight(images)
+    byte = _byte_weight(net, images)
 
     def plain_loss(net: Autoencoder, batch: Tensor, index: Tensor) -> Tensor:
         if options.kind == "variational":
@@ -417,8 +418,10 @@ def _cost(codec: Codec, images: Tensor) -> float:
     finally:
         codec.level = level
     size = codec.bytes_of(some, 0)
-    return error if size is None else error + _byte_weight(some) * size
+    return error if size is None else error + _byte_weight(codec.net, some) * size
 
 
-def _byte_weight(images: Tensor) -> float:
-    return BYTE_WEIGHT * 32 * 32 / (images.shape[2] * images.shape[3])
+def _byte_weight(net: CodecNet, images: Tensor) -> float:
+    if not isinstance(net, Compressor):
+        return 0.0
+    return BYTE_WEIGHT / 4**net.finer * 32 * 32 / (images.shape[2] * images.shape[3])

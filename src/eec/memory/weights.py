@@ -5,7 +5,11 @@ Weights are rounded once, when the codec is trained: one read back from a file i
 
 from __future__ import annotations
 
+import lzma
+
+import numpy as np
 import torch
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 Tensors = dict[str, Tensor]
@@ -47,6 +51,17 @@ def unpack_weights(packed: Tensors) -> Tensors:
         plain = kept.float() if kept.dtype in (torch.float16, torch.int8) else kept
         weights[name] = plain if scale is None else plain * _beside(scale.float(), plain)
     return weights
+
+
+def compressed(tensors: Tensors) -> Tensor:
+    """All of them as one string of bytes: weights in bytes are mostly small, those of a prior 0."""
+    content = lzma.compress(save(tensors), preset=9)
+    return torch.from_numpy(np.frombuffer(content, np.uint8).copy())
+
+
+def decompressed(content: Tensor) -> Tensors:
+    tensors: Tensors = load(lzma.decompress(content.numpy().tobytes()))
+    return tensors
 
 
 def _most(weight: Tensor) -> Tensor:

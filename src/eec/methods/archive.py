@@ -19,7 +19,8 @@ from eec.methods.contract import Facts, Method
 from eec.methods.registry import choose_options, make_method
 from eec.training.runtime import Runtime
 
-VERSION = 2
+VERSION = 3
+READABLE = (2, VERSION)  # in 2 the weights of a coded codec lie there one by one
 _BLANK = b"0" * 64  # stands in the checksum's place while it is computed
 
 
@@ -49,10 +50,10 @@ def load_learner(path: Path, runtime: Runtime) -> Method:
     """Read a learner back; it predicts as the one that was saved, and can go on learning."""
     content = _read(path)
     manifest = _manifest(content, path)
-    if manifest.get("version") != VERSION:
+    if manifest.get("version") not in READABLE:
         raise UserError(
             f"{path} is of version {manifest.get('version')} of the learner file, this eec reads "
-            f"version {VERSION}: read it with the eec that wrote it"
+            f"versions {' and '.join(map(str, READABLE))}: read it with the eec that wrote it"
         )
     claimed = str(manifest.get("checksum"))
     if _checksum(content.replace(claimed.encode(errors="replace"), _BLANK, 1)) != claimed:

@@ -19,6 +19,7 @@ from eec.memory.pseudo import Drawn, draw_pseudo_images
 from eec.methods.contract import Facts, Report
 from eec.methods.keeper import Keeper
 from eec.methods.mixture import Mixture, detail_of
+from eec.nets.classifiers import shape_of
 from eec.training.batches import Detail
 from eec.training.runtime import derive_seed, generator
 
@@ -214,7 +215,7 @@ class EECMethod(Keeper):
         if again:
             images = torch.cat([images, *(_pictures(r) for r in rehearsal)])
             targets = torch.cat([targets, *(_targets(r) for r in rehearsal)])
-        options, recipe = self._codec_options(), self.recipe
+        options, recipe = self._codec_options(shape_of(images)), self.recipe
         with report.phase("train autoencoder") as progress:
             codec = train_codec(
                 images,

@@ -22,7 +22,7 @@ from eec.memory.episodes import Memory
 from eec.memory.over_budget import POLICIES, shrink
 from eec.memory.showing import picture_rows
 from eec.memory.stored import facts_of, take_back, tensors_of
-from eec.memory.weights import pack_weights, unpack_weights
+from eec.memory.weights import compressed, decompressed, pack_weights, unpack_weights
 from eec.methods.archive import learner_bytes
 from eec.methods.contract import (
     Facts,
@@ -34,7 +34,7 @@ from eec.methods.contract import (
 )
 from eec.methods.options import EECOptions
 from eec.nets.classifiers import Shape, shape_of
-from eec.nets.compressor import CHANNELS, LEVELS, WIDTH, Compressor
+from eec.nets.compressor import CHANNELS, FINE_CHANNELS, LEVELS, WIDTH, Compressor
 from eec.training.runtime import derive_seed, generator, seeded
 
 # Beyond this level a budget in bytes lets images go rather than make all of them coarser: what a
@@ -51,6 +51,9 @@ LATER_COST = 1.15  # bytes of later images, where those of the first task are 1
 # The codec's nets are in the budget, too: bytes from which a compressor of this width pays, with
 # codes of so many channels (docs/codec.md).
 CODEC_SIZES = ((700_000, WIDTH, CHANNELS), (300_000, 24, CHANNELS), (0, 24, 20))
+FINE_BYTES = 150  # for 32x32 pixels, from which codes of more channels are the better ones
+FINE_NETS = 80_000  # bytes that their nets take
+TOGETHER = "together"  # the name of a coded codec's nets and prior in the file
 
 
 class Keeper(Method):
@@ -67,26 +70,24 @@ class Keeper(Method):
         super().check(task)
         image = self._seen_shape(shape_of(task.images))
         with seeded(0):  # a code that does not fit the images shows here
-            net = new_autoencoder(image, self._codec_options())
+            net = new_autoencoder(image, self._codec_options(image))
         shares = (_share(self.options.keep_real, n) for n in Counter(task.labels).values())
         real = sum(shares) * task.images[0].nbytes
         self._check_budget(len({*self.classes, *task.classes}), net, real)
 
     def nets(self, image: Shape) -> Facts:
+        seen = self._seen_shape(image)
         with seeded(0):
-            net = new_autoencoder(self._seen_shape(image), self._codec_options())
+            net = new_autoencoder(seen, self._codec_options(seen))
         code = "x".join(map(str, net.code_shape))
         described = describe_net(net, code)
         if not self._coded:  # else it depends on the image
             described["bytes_an_episode"] = self._slot_bytes(net) - 4
         return {**super().nets(image), "autoencoder": described}
 
-    def _codec_options(self) -> CodecOptions:
+    def _codec_options(self, image: Shape) -> CodecOptions:
         o = self.options
-        limit = parse_budget(o.memory).bytes
-        width, channels = next(
-            sizes for least, *sizes in CODEC_SIZES if limit is None or limit >= least
-        )
+        width, channels = self._codec_size(image)
         return CodecOptions(
             o.code,
             o.output,
@@ -98,6 +99,17 @@ class Keeper(Method):
             width,
             channels,
         )
+
+    def _codec_size(self, image: Shape) -> tuple[int, int]:
+        """Channels inside the compressor, and of its codes, that pay within the budget."""
+        o, limit = self.options, parse_budget(self.options.memory).bytes
+        each = float(o.image_bytes or math.inf)  # bytes that there are for an image
+        if limit is not None:
+            room = max(0, limit - FINE_NETS)
+            each = min(each, room / o.expected if o.expected else 0.0)
+        if each >= FINE_BYTES * math.prod(image[1:]) / 32**2:
+            return WIDTH, FINE_CHANNELS
+        return next((w, c) for least, w, c in CODEC_SIZES if limit is None or limit >= least)
 
     def _keep_real(self, brought: Tensor, targets: Tensor) -> None:
         """On top of a task's episodes, a share of each class's images at random; one at least."""
@@ -170,7 +182,7 @@ class Keeper(Method):
             # The first task's images cost less than others: its codec was trained on them.
             coming = LATER_COST * max(0, self.options.expected - held)
             fixed = self._fixed_bytes() + (NAMES if self.classifier is None else 0)
-            most, end = (limit - fixed) / (held + coming) / ENOUGH, COARSEST
+            most, end = (limit - fixed) / (held + coming) / ENOUGH, _coarsest(codec)
         some = codes[:: math.ceil(len(codes) / SAMPLE)]
         return coarse_enough(codec, some, most, codec.level, max(end, codec.level))
 
@@ -183,9 +195,9 @@ class Keeper(Method):
         limit = parse_budget(self.options.memory).bytes
         if limit is None or not self._coded or not self.memory.kept:
             return False
-        doubled = self.memory.codec_of(self.tasks).level + OCTAVE
-        fixed = self._fixed_bytes()
-        if doubled > COARSEST or limit - fixed > WORTH_DOUBLING * (self._bytes_kept() - fixed):
+        codec, fixed = self.memory.codec_of(self.tasks), self._fixed_bytes()
+        doubled, held = codec.level + OCTAVE, self._bytes_kept() - fixed
+        if doubled > _coarsest(codec) or limit - fixed > WORTH_DOUBLING * held:
             return False
         self.memory.coarsen(doubled)
         return True
@@ -294,15 +306,7 @@ class Keeper(Method):
     def _keep(self) -> tuple[Tensors, Facts]:
         tensors = tensors_of(self.memory)
         for task, codec in self.memory.codecs.items():
-            parts = {"decoder": codec.net.decoder}
-            if not self.forgets_encoders:  # one that will never encode again is kept as a decoder
-                parts["encoder"] = codec.net.encoder
-            for name, part in parts.items():
-                weights = weights_of(part, f"codecs.{task}.{name}.")
-                tensors |= pack_weights(weights, self.options.code_type)
-            if codec.prior is not None:
-                for name, whole in asdict(codec.prior).items():
-                    tensors[f"codecs.{task}.prior.{name}"] = torch.from_numpy(whole)
+            tensors |= self._written_codec(f"codecs.{task}.", codec)
         if self.real:
             tensors["images.pixels"] = torch.cat([images for _, images in self.real])
         return tensors, {
@@ -314,6 +318,21 @@ class Keeper(Method):
             "kept": facts_of(self.memory),
             "real": [[target, len(images)] for target, images in self.real],
         }
+
+    def _written_codec(self, prefix: str, codec: Codec) -> Tensors:
+        parts = {"decoder": codec.net.decoder}
+        if not self.forgets_encoders:  # one that will never encode again is kept as a decoder
+            parts["encoder"] = codec.net.encoder
+        tensors: Tensors = {}
+        for name, part in parts.items():
+            tensors |= pack_weights(weights_of(part, f"{name}."), self.options.code_type)
+        if codec.prior is not None:
+            for name, whole in asdict(codec.prior).items():
+                tensors[f"prior.{name}"] = torch.from_numpy(whole)
+            if codec.written is None:  # takes a moment, and a codec in use does not change
+                codec.written = compressed(tensors)
+            tensors = {TOGETHER: codec.written}
+        return {prefix + name: tensor for name, tensor in tensors.items()}
 
     def _take_back(self, tensors: Tensors, facts: Facts) -> None:
         self.originals = {int(task): c for task, c in facts["originals"].items()}
@@ -329,18 +348,22 @@ class Keeper(Method):
 
     def _read_codec(self, tensors: Tensors, prefix: str, training: list[Any]) -> Codec:
         assert self.image is not None
-        weights = unpack_weights({n: t for n, t in tensors.items() if n.startswith(prefix)})
+        mine = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+        if TOGETHER in mine:  # learners of earlier versions have each by itself
+            mine |= decompressed(mine.pop(TOGETHER))
+        weights = unpack_weights(mine)
         # The budget may have been another one when the codec was made.
-        channels, width = weights[prefix + "decoder.0.weight"].shape[:2]
-        options = replace(self._codec_options(), width=width, channels=channels)
-        net = new_autoencoder(self._seen_shape(self.image), options)
-        load_weights(net.decoder, weights, prefix + "decoder.")
-        encodes = any(name.startswith(prefix + "encoder.") for name in weights)
+        channels, width = weights["decoder.0.weight"].shape[:2]
+        image = self._seen_shape(self.image)
+        options = replace(self._codec_options(image), width=width, channels=channels)
+        net = new_autoencoder(image, options)
+        load_weights(net.decoder, weights, "decoder.")
+        encodes = any(name.startswith("encoder.") for name in weights)
         if encodes:
-            load_weights(net.encoder, weights, prefix + "encoder.")
+            load_weights(net.encoder, weights, "encoder.")
         if isinstance(net, Compressor):
             names = [field.name for field in fields(IntegerPrior)]
-            prior = IntegerPrior(*(tensors[f"{prefix}prior.{name}"].numpy() for name in names))
+            prior = IntegerPrior(*(mine[f"prior.{name}"].numpy() for name in names))
             prior.put_into(net.prior)
         codec = Codec(net, self.runtime, *training)
         codec.encodes = encodes
@@ -349,6 +372,12 @@ class Keeper(Method):
     def _parts(self) -> dict[str, int]:
         images = {} if self.strict else {"images": 0}
         return {"episodes": 0, "concepts": 0, "counts": 0, "codecs": 0, **images}
+
+
+def _coarsest(codec: Codec) -> int:
+    """The level beyond which images are let go rather than all of them made coarser."""
+    finer = codec.net.finer if isinstance(codec.net, Compressor) else 0.0
+    return min(LEVELS - 1, COARSEST + round(OCTAVE * finer))
 
 
 def _share(share: float, count: int) -> int:

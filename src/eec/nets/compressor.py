@@ -9,6 +9,8 @@ are known by then: linear, so that it can be computed in whole numbers, exactly 
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad, pixel_shuffle, softplus
@@ -19,6 +21,9 @@ from eec.nets.classifiers import Shape
 
 LEVELS = 15  # of coarseness: steps of 1 to 11.3, in quarters of an octave
 CHANNELS = 32  # of a code
+# Of a code that is to keep fine detail. With 32 channels for a patch of 8x8 pixels most directions
+# are lost at any step: a classifier never sees them in training, and real images have them all.
+FINE_CHANNELS = 64
 WIDTH = 48  # channels inside: of 96, twice as dear in time and bytes, little more came
 SMALLEST_SCALE = 0.06  # of a symbol's distribution: below it a symbol costs nothing anyway
 
@@ -156,6 +161,9 @@ class Compressor(nn.Module):
         self.decoder = nn.Sequential(*decoder)
         self.prior = Prior(channels)
         self.code_shape: Shape = (channels, *sizes[-1])
+        # Octaves by which its steps are finer than those of CHANNELS: more channels are for more
+        # detail, and where a byte is dear they would stay empty.
+        self.finer = max(0.0, math.log2(channels / CHANNELS))
 
     def start_at(self, mean: Tensor, spread: Tensor) -> None:
         """Begin with the images' own mean colour."""

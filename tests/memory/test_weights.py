@@ -4,7 +4,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from eec.memory.weights import pack_weights, round_weights, unpack_weights
+from eec.memory.weights import (
+    compressed,
+    decompressed,
+    pack_weights,
+    round_weights,
+    unpack_weights,
+)
 
 KINDS = ("float32", "uint8", "coded")  # half precision beside uint8 and float16 alike
 
@@ -109,3 +115,19 @@ def test_a_net_is_rounded_to_what_is_kept_of_it(kind: str) -> None:
     round_weights(net, kind)
     assert all(torch.equal(wanted[name], w) for name, w in net.state_dict().items())
     assert all(weight.requires_grad for weight in net.parameters())  # it can be trained on
+
+
+def test_weights_that_are_mostly_small_take_fewer_bytes_together() -> None:
+    rng = torch.Generator().manual_seed(0)
+    weights = {
+        "conv.weight": torch.randn(32, 16, 3, 3, generator=rng).mul(20).round().to(torch.int8),
+        "conv.weight.scale": torch.rand(32, generator=rng).half(),
+        "prior": torch.zeros(32, 160, dtype=torch.uint8),
+    }
+    content = compressed(weights)
+    assert content.dtype == torch.uint8
+    assert len(content) < 0.7 * sum(weight.nbytes for weight in weights.values())
+    back = decompressed(content)
+    assert back.keys() == weights.keys()
+    assert all(back[name].equal(weights[name]) for name in weights)
+    assert all(back[name].dtype == weights[name].dtype for name in weights)

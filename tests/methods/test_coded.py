@@ -10,14 +10,16 @@ import torch
 from eec.data.stream import Task
 from eec.errors import UserError
 from eec.memory.coarseness import mean_cost
+from eec.memory.codec import Codec
 from eec.memory.over_budget import POLICIES
 from eec.methods import eec as module
 from eec.methods.archive import learner_bytes, load_learner, save_learner
 from eec.methods.eec import EECMethod
-from eec.methods.keeper import OCTAVE, SPARE
+from eec.methods.keeper import OCTAVE, SPARE, _coarsest
 from eec.methods.options import EECOptions
-from eec.nets.compressor import LEVELS
+from eec.nets.compressor import CHANNELS, FINE_CHANNELS, LEVELS, WIDTH, Compressor
 from eec.training.recipes import Recipe
+from eec.training.runtime import Runtime
 
 Make = Callable[..., EECMethod]
 TaskOf = Callable[..., Task]
@@ -122,6 +124,37 @@ def test_bytes_an_image_are_what_was_asked_for(make: Make, task_of: TaskOf) -> N
     learner.learn(task_of(0, 1, each=20))
     assert mean_cost(learner.memory, level(learner)) <= wanted
     assert level(learner) == 0 or mean_cost(learner.memory, level(learner) - 1) > wanted
+
+
+@pytest.mark.parametrize(
+    ("options", "side", "width", "channels"),
+    [
+        ({}, 32, WIDTH, FINE_CHANNELS),
+        ({"memory": "2000"}, 32, WIDTH, FINE_CHANNELS),  # slots, of whatever size
+        ({"image_bytes": 200}, 32, WIDTH, FINE_CHANNELS),
+        ({"image_bytes": 100}, 32, WIDTH, CHANNELS),
+        ({"image_bytes": 200}, 64, WIDTH, CHANNELS),  # for four times the pixels
+        ({"memory": "3MB", "expected": 10_000}, 32, WIDTH, FINE_CHANNELS),
+        ({"memory": "3MB", "expected": 10_000, "image_bytes": 100}, 32, WIDTH, CHANNELS),
+        ({"memory": "1MB", "expected": 10_000}, 32, WIDTH, CHANNELS),
+        ({"memory": "9MB"}, 32, WIDTH, CHANNELS),  # which may be filled yet
+        ({"memory": "500kB", "expected": 10_000}, 32, 24, CHANNELS),
+        ({"memory": "100kB", "expected": 300}, 32, 24, 20),  # finer nets would take most of it
+    ],
+)
+def test_the_size_of_a_codec_follows_from_the_bytes_that_an_image_may_take(
+    options: dict[str, Any], side: int, width: int, channels: int, make: Make
+) -> None:
+    chosen = make(**options)._codec_options((3, side, side))
+    assert (chosen.width, chosen.channels) == (width, channels)
+
+
+@pytest.mark.parametrize(("channels", "coarsest"), [(20, 8), (32, 8), (64, 12), (256, LEVELS - 1)])
+def test_finer_codes_may_become_coarser_by_more_levels(
+    channels: int, coarsest: int, cpu: Runtime
+) -> None:
+    net = Compressor((1, 8, 8), width=4, channels=channels)
+    assert _coarsest(Codec(net, cpu)) == coarsest
 
 
 def test_old_and_new_classes_are_shown_at_the_same_step(

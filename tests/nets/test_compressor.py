@@ -45,6 +45,11 @@ def test_codes_are_an_eighth_or_so_of_the_image_and_give_it_back_in_its_size(
     assert net.decoder(codes).shape == images.shape
 
 
+@pytest.mark.parametrize(("channels", "finer"), [(20, 0), (32, 0), (64, 1), (128, 2)])
+def test_codes_of_more_channels_have_finer_steps(channels: int, finer: float) -> None:
+    assert Compressor((3, 32, 32), width=WIDTH, channels=channels).finer == finer
+
+
 @given(st.integers(4, 80), st.integers(4, 80))
 @settings(deadline=None, max_examples=40)
 def test_any_size_is_coded(high: int, wide: int) -> None:

@@ -85,7 +85,7 @@ def rows_of(ours: dict[str, Codec], plain: Codec | None, files: bool) -> Iterato
 
 def net_bytes(codec: Codec, code_type: str) -> int:
     weights = {
-        name: weight
+        name: weight.contiguous()
         for name, weight in codec.net.state_dict().items()
         if name.startswith(("encoder", "decoder"))
     }

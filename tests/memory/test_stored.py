@@ -195,7 +195,7 @@ def test_a_level_is_as_fine_as_the_bytes_allow(make_memory: MakeMemory) -> None:
     assert costs == sorted(costs, reverse=True)
     assert coarse_enough(codec, codes, costs[6]) == 6
     assert coarse_enough(codec, codes, costs[6] - 0.01) == 7
-    assert coarse_enough(codec, codes, 1e9, start=4) == 4
+    assert coarse_enough(codec, codes, 1e9) == 0
     assert coarse_enough(codec, codes, 0.0, end=9) == 9  # as near as it comes
     # The codes in memory are at level 1, and that is what they take.
     stored = sum(part_bytes(memory, part) for part in memory.kept)

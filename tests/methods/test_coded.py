@@ -126,6 +126,19 @@ def test_bytes_an_image_are_what_was_asked_for(make: Make, task_of: TaskOf) -> N
     assert level(learner) == 0 or mean_cost(learner.memory, level(learner) - 1) > wanted
 
 
+def test_bytes_that_are_there_are_used(
+    make: Make, task_of: TaskOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a bound codes lose next to nothing, which a budget may go beyond."""
+    monkeypatch.setattr("eec.memory.codec.NEXT_TO_NOTHING", 2.0)
+    levels = {}
+    for memory in ("unlimited", "9MB"):
+        learner = make(memory=memory)
+        learner.learn(task_of(0, 1, each=10))
+        levels[memory] = level(learner)
+    assert levels == {"unlimited": LEVELS - 1, "9MB": 0}
+
+
 @pytest.mark.parametrize(
     ("options", "side", "width", "channels"),
     [

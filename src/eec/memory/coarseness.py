@@ -35,11 +35,9 @@ def sample(memory: Memory, *, even: bool = False) -> Tensor:
     return torch.cat(chosen)
 
 
-def coarse_enough(
-    codec: Codec, codes: Tensor, most: float, start: int = 0, end: int = LEVELS - 1
-) -> int:
-    """The finest level, from `start` to `end`, at which a code takes no more than `most` bytes."""
-    low, high = start, end
+def coarse_enough(codec: Codec, codes: Tensor, most: float, end: int = LEVELS - 1) -> int:
+    """The finest level, up to `end`, at which a code takes no more than `most` bytes."""
+    low, high = 0, end
     while low < high:
         middle = (low + high) // 2
         if codec.bytes_of_codes(codes, middle) <= most:

@@ -169,22 +169,24 @@ class Keeper(Method):
         """How coarse a new codec's codes are to be: as coarse as they have to be from the start.
 
         `image_bytes` says how many bytes an image may take. A budget in bytes is divided among the
-        images that there are or, where that is known, that will come.
+        images that there are or, where that is known, that will come. Bytes that are there are
+        used; without a bound codes are so coarse that next to nothing is lost.
         """
         codec = self.memory.codec_of(self.tasks)
         if codec.prior is None:
             return 0
-        most, end = math.inf, LEVELS - 1
         if self.options.image_bytes:
-            most = self.options.image_bytes
+            most, end = float(self.options.image_bytes), LEVELS - 1
         elif (limit := parse_budget(self.options.memory).bytes) is not None:
             held = sum(len(part.codes) for part in self.memory.kept) + len(codes)
             # The first task's images cost less than others: its codec was trained on them.
             coming = LATER_COST * max(0, self.options.expected - held)
             fixed = self._fixed_bytes() + (NAMES if self.classifier is None else 0)
             most, end = (limit - fixed) / (held + coming) / ENOUGH, _coarsest(codec)
+        else:
+            return codec.level
         some = codes[:: math.ceil(len(codes) / SAMPLE)]
-        return coarse_enough(codec, some, most, codec.level, max(end, codec.level))
+        return coarse_enough(codec, some, most, end)
 
     def _coarsen(self) -> bool:
         """Whether memory was over its budget by so much that its steps had to be doubled.

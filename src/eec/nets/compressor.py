@@ -114,9 +114,9 @@ def _below(values: Tensor, scale: Tensor) -> Tensor:
 class Compressor(nn.Module):
     """Images of 8 to a few hundred pixels to codes and back.
 
-    A 32x32 image becomes 32x4x4: a wide convolution of stride 4 (2 for images under 24 pixels),
-    then one of stride 2, and another one for images over 64 pixels. `code` gives other `channels`
-    or is `auto`; the side follows from the image.
+    A 32x32 image becomes 4x4 positions of `channels` numbers: a wide convolution of stride 4 (2 for
+    images under 24 pixels), then one of stride 2, and another one for images over 64 pixels. `code`
+    gives other `channels` or is `auto`; the side follows from the image.
     """
 
     signed = True  # its codes may be negative

@@ -10,11 +10,12 @@ decoded to wrong pictures.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import constriction
 import numpy as np
@@ -31,6 +32,7 @@ Doubles = NDArray[np.float64]
 Shorts = NDArray[np.int16]
 Symbols = NDArray[np.int8]
 Number = TypeVar("Number", bound=np.integer)
+Part = TypeVar("Part")
 
 MOST = 127  # of a symbol's size
 REACH = 2 * MOST + 1  # of its distance from the predicted mean
@@ -190,6 +192,16 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
+def _side_by_side(work: Callable[..., Part], blocks: Iterable[tuple[Any, ...]]) -> list[Part]:
+    """What `work` makes of each block, on as many cores as torch may use.
+
+    BLAS keeps to one thread in each: a product of these sizes is done before a second one has
+    woken up; with as many as there are cores it takes twice as long, and on busy ones four times.
+    """
+    with _blas().limit(limits=1), ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        return list(pool.map(lambda block: work(*block), blocks))
+
+
 class _Walk:
     """Goes through the symbols of a block in the order of coding.
 
@@ -210,12 +222,9 @@ class _Walk:
 
     def stops(self) -> Iterator[tuple[int, int, int, Shorts, Shorts]]:
         """Row, column, channel, which distribution, and the whole part of the mean."""
-        # A product of these sizes is done before a second thread has woken up: with as many as
-        # there are cores it takes twice as long, and on busy ones four times.
-        with _blas().limit(limits=1):
-            for y in range(self.high):
-                for x in range(self.wide):
-                    yield from self._stops_at(y, x)
+        for y in range(self.high):
+            for x in range(self.wide):
+                yield from self._stops_at(y, x)
 
     def _stops_at(self, y: int, x: int) -> Iterator[tuple[int, int, int, Shorts, Shorts]]:
         around, kinds = 4 * self.channels, _kinds()
@@ -242,6 +251,11 @@ class _Walk:
 
 def cost(prior: IntegerPrior, symbols: Symbols, level: int) -> Doubles:
     """Bytes that each image takes, by the tables: what the coder needs, less its rounding."""
+    parts = ((prior, symbols[i : i + BLOCK], level) for i in range(0, len(symbols), BLOCK))
+    return np.concatenate([np.zeros(0), *_side_by_side(_cost_of_block, parts)])
+
+
+def _cost_of_block(prior: IntegerPrior, symbols: Symbols, level: int) -> Doubles:
     walk, spent = _Walk(prior, symbols.shape, level), np.zeros(len(symbols))
     for y, x, c, which, whole in walk.stops():
         now = symbols[:, c, y, x]
@@ -253,7 +267,8 @@ def cost(prior: IntegerPrior, symbols: Symbols, level: int) -> Doubles:
 def encode(prior: IntegerPrior, symbols: Symbols, level: int) -> bytes:
     """Symbols [N, C, h, w] of size MOST at most, in as few bytes as the prior allows."""
     starts = range(0, len(symbols), BLOCK)
-    return b"".join(_encode_block(prior, symbols[i : i + BLOCK], level, i) for i in starts)
+    blocks = ((prior, symbols[i : i + BLOCK], level, i) for i in starts)
+    return b"".join(_side_by_side(_encode_block, blocks))
 
 
 def _encode_block(prior: IntegerPrior, symbols: Symbols, level: int, first: int) -> bytes:
@@ -297,10 +312,11 @@ def decode(
         checked = _checksum(prior, level, first, head[:8] + body)
         if len(head) < HEAD or len(body) < 4 * words or checked != head[8:]:
             raise UserError("coded episodes are damaged (a checksum differs): restore a copy")
-        blocks.append(_decode_block(prior, body, (images, *shape), level))
+        blocks.append((prior, body, (images, *shape), level))
         start += HEAD + 4 * words
         first += images
-    symbols = np.concatenate(blocks) if blocks else np.zeros((0, *shape), np.int8)
+    none = np.zeros((0, *shape), np.int8)
+    symbols = np.concatenate([none, *_side_by_side(_decode_block, blocks)])
     if len(symbols) != count:
         raise UserError(f"{len(symbols)} coded episodes where {count} were kept: restore a copy")
     return symbols

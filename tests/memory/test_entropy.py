@@ -80,11 +80,33 @@ def test_symbols_come_back_exactly(given: tuple[IntegerPrior, Symbols, int]) -> 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9])
 def test_any_number_of_blocks(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = encode(pattern_prior(), pattern(count), 3)
-    monkeypatch.setattr(entropy, "BLOCK", 4)
+    monkeypatch.setattr(entropy, "BLOCK", 4 * 8 * 3 * 2 + 5)  # symbols of four images, and a rest
     content = encode(pattern_prior(), pattern(count), 3)
     assert (content == whole) == (count <= 4)  # else there were several
     back = decode(pattern_prior(), content, (8, 3, 2), count, 3)
     assert np.array_equal(back, pattern(count)) and back.shape == (count, 8, 3, 2)
+
+
+def test_channels_are_gathered_in_groups_without_a_difference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng, channels = np.random.default_rng(0), 2 * entropy.GROUP + 3
+    known = np.tri(channels, k=-1, dtype=np.int8)  # of a position, the channels before
+    mean, scale = (rng.integers(0, 4, (channels, 5 * channels)) for _ in range(2))
+    for weight in (mean, scale):
+        weight[:, 4 * channels :] *= known
+    prior = IntegerPrior(
+        mean.astype(np.int8),
+        rng.integers(-50, 50, channels).astype(np.int16),
+        scale.astype(np.uint8),
+        rng.integers(1, 500, channels).astype(np.int16),
+    )
+    symbols = rng.integers(-3, 4, (5, channels, 2, 3)).astype(np.int8)
+    content, spent = encode(prior, symbols, 3), cost(prior, symbols, 3)
+    monkeypatch.setattr(entropy, "GROUP", 1)
+    assert encode(prior, symbols, 3) == content
+    assert np.array_equal(cost(prior, symbols, 3), spent)
+    assert np.array_equal(decode(prior, content, (channels, 2, 3), 5, 3), symbols)
 
 
 @pytest.mark.parametrize("size", [-127, 127])
@@ -261,7 +283,7 @@ def refused(content: bytes, count: int, prior: IntegerPrior = SMALL, level: int 
 def content() -> bytes:
     """Three blocks: of four, four and two images."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entropy, "BLOCK", 4)
+        patch.setattr(entropy, "BLOCK", 4 * 2 * 2 * 2)
         return encode(SMALL, SYMBOLS, 2)
 
 

@@ -9,13 +9,13 @@ decoded to wrong pictures.
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import constriction
 import numpy as np
@@ -32,15 +32,16 @@ Doubles = NDArray[np.float64]
 Shorts = NDArray[np.int16]
 Symbols = NDArray[np.int8]
 Number = TypeVar("Number", bound=np.integer)
-Part = TypeVar("Part")
 
 MOST = 127  # of a symbol's size
 REACH = 2 * MOST + 1  # of its distance from the predicted mean
 PARTS = 4  # of a unit, to which means are rounded
+SHIFT = 2  # bits that they take
+GROUP = 16  # channels whose context is gathered together: fewer, larger products
 SCALES = 32  # of distributions, three an octave
 BITS = 24  # of a probability
 MEAN_UNIT, SCALE_UNIT = 64, 512  # parts of a unit in which the prior's weights are whole
-BLOCK = 4096  # images in a block at most
+BLOCK = 10 << 20  # symbols in a block at most: coded together, they share the cost of each stop
 PLACES = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1))  # in a 3x3 window, known beforehand
 HEAD = 12  # bytes before the words of a block: images, words, checksum
 
@@ -192,16 +193,6 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _side_by_side(work: Callable[..., Part], blocks: Iterable[tuple[Any, ...]]) -> list[Part]:
-    """What `work` makes of each block, on as many cores as torch may use.
-
-    BLAS keeps to one thread in each: a product of these sizes is done before a second one has
-    woken up; with as many as there are cores it takes twice as long, and on busy ones four times.
-    """
-    with _blas().limit(limits=1), ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        return list(pool.map(lambda block: work(*block), blocks))
-
-
 class _Walk:
     """Goes through the symbols of a block in the order of coding.
 
@@ -222,9 +213,12 @@ class _Walk:
 
     def stops(self) -> Iterator[tuple[int, int, int, Shorts, Shorts]]:
         """Row, column, channel, which distribution, and the whole part of the mean."""
-        for y in range(self.high):
-            for x in range(self.wide):
-                yield from self._stops_at(y, x)
+        # A product of these sizes is done before a second thread has woken up: with as many as
+        # there are cores it takes twice as long, and on busy ones four times.
+        with _blas().limit(limits=1):
+            for y in range(self.high):
+                for x in range(self.wide):
+                    yield from self._stops_at(y, x)
 
     def _stops_at(self, y: int, x: int) -> Iterator[tuple[int, int, int, Shorts, Shorts]]:
         around, kinds = 4 * self.channels, _kinds()
@@ -235,14 +229,21 @@ class _Walk:
         scales += self.offsets[1]
         here, size = self.known[y + 1, x + 1], self.sizes[y + 1, x + 1]
         for c in range(self.channels):
-            own = slice(around, around + c)
-            mean = means[c] + self.weights[c, own] @ here[:c]
-            scale = scales[c] + self.spreads[c, own] @ size[:c]
+            first = c - c % GROUP
+            if c == first > 0:  # what the groups before say to all of this one
+                rows, own = slice(c, c + GROUP), slice(around, around + c)
+                means[rows] += self.weights[rows, own] @ here[:c]
+                scales[rows] += self.spreads[rows, own] @ size[:c]
+            mean, scale = means[c], scales[c]
+            if c > first:
+                own = slice(around + first, around + c)
+                mean += self.weights[c, own] @ here[first:c]
+                scale += self.spreads[c, own] @ size[first:c]
             # Exact: whole numbers, times a power of two.
             parts = np.floor(mean * (PARTS / MEAN_UNIT) + 0.5)
             parts = np.clip(parts, -MOST * PARTS, MOST * PARTS).astype(np.int16)
             which = kinds[np.minimum(scale, len(kinds) - 1).astype(np.intp)]
-            yield y, x, c, which * PARTS + parts % PARTS, parts // PARTS
+            yield y, x, c, which * PARTS + (parts & (PARTS - 1)), parts >> SHIFT
 
     def set(self, y: int, x: int, c: int, symbols: NDArray[np.integer]) -> None:
         self.known[y + 1, x + 1, c] = symbols
@@ -251,11 +252,6 @@ class _Walk:
 
 def cost(prior: IntegerPrior, symbols: Symbols, level: int) -> Doubles:
     """Bytes that each image takes, by the tables: what the coder needs, less its rounding."""
-    parts = ((prior, symbols[i : i + BLOCK], level) for i in range(0, len(symbols), BLOCK))
-    return np.concatenate([np.zeros(0), *_side_by_side(_cost_of_block, parts)])
-
-
-def _cost_of_block(prior: IntegerPrior, symbols: Symbols, level: int) -> Doubles:
     walk, spent = _Walk(prior, symbols.shape, level), np.zeros(len(symbols))
     for y, x, c, which, whole in walk.stops():
         now = symbols[:, c, y, x]
@@ -266,9 +262,9 @@ def _cost_of_block(prior: IntegerPrior, symbols: Symbols, level: int) -> Doubles
 
 def encode(prior: IntegerPrior, symbols: Symbols, level: int) -> bytes:
     """Symbols [N, C, h, w] of size MOST at most, in as few bytes as the prior allows."""
-    starts = range(0, len(symbols), BLOCK)
-    blocks = ((prior, symbols[i : i + BLOCK], level, i) for i in starts)
-    return b"".join(_side_by_side(_encode_block, blocks))
+    most = max(1, BLOCK // math.prod(symbols.shape[1:]))  # images in a block
+    starts = range(0, len(symbols), most)
+    return b"".join(_encode_block(prior, symbols[i : i + most], level, i) for i in starts)
 
 
 def _encode_block(prior: IntegerPrior, symbols: Symbols, level: int, first: int) -> bytes:
@@ -312,11 +308,10 @@ def decode(
         checked = _checksum(prior, level, first, head[:8] + body)
         if len(head) < HEAD or len(body) < 4 * words or checked != head[8:]:
             raise UserError("coded episodes are damaged (a checksum differs): restore a copy")
-        blocks.append((prior, body, (images, *shape), level))
+        blocks.append(_decode_block(prior, body, (images, *shape), level))
         start += HEAD + 4 * words
         first += images
-    none = np.zeros((0, *shape), np.int8)
-    symbols = np.concatenate([none, *_side_by_side(_decode_block, blocks)])
+    symbols = np.concatenate(blocks) if blocks else np.zeros((0, *shape), np.int8)
     if len(symbols) != count:
         raise UserError(f"{len(symbols)} coded episodes where {count} were kept: restore a copy")
     return symbols
@@ -327,13 +322,14 @@ def _decode_block(
 ) -> Symbols:
     decoder = constriction.stream.queue.RangeDecoder(np.frombuffer(words, "<u4").astype(np.uint32))
     walk, models = _Walk(prior, shape, level), _models()
-    symbols = np.zeros(shape, np.int8)
+    images, channels, high, wide = shape
+    symbols = np.empty((channels, high, wide, images), np.int8)  # a stop's lie side by side
     for y, x, c, which, whole in walk.stops():
         order = np.argsort(which, kind="stable")
         runs = _runs(which[order])
         away = np.empty(len(which), np.int16)
         away[order] = np.concatenate([decoder.decode(models[k], end - at) for k, at, end in runs])
         now = away - REACH + whole
-        symbols[:, c, y, x] = now
+        symbols[c, y, x] = now
         walk.set(y, x, c, now)
-    return symbols
+    return np.ascontiguousarray(symbols.transpose(3, 0, 1, 2))

@@ -55,7 +55,7 @@ def unpack_weights(packed: Tensors) -> Tensors:
 
 def compressed(tensors: Tensors) -> Tensor:
     """All of them as one string of bytes: weights in bytes are mostly small, those of a prior 0."""
-    content = lzma.compress(save(tensors), preset=9)
+    content = lzma.compress(save(tensors))
     return torch.from_numpy(np.frombuffer(content, np.uint8).copy())
 
 

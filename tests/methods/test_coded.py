@@ -160,6 +160,7 @@ def test_the_size_of_a_codec_follows_from_the_bytes_that_an_image_may_take(
 ) -> None:
     chosen = make(**options)._codec_options((3, side, side))
     assert (chosen.width, chosen.channels) == (width, channels)
+    assert make(**options)._codec_options((1, side, side)).channels == min(channels, CHANNELS)
 
 
 @pytest.mark.parametrize(("channels", "coarsest"), [(20, 8), (32, 8), (64, 12), (256, LEVELS - 1)])

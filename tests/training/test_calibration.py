@@ -1,12 +1,16 @@
 """The precision of a CPU that claims bf16 is measured, once."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from eec.errors import UserError
 from eec.training import calibration
 from eec.training.calibration import Calibration, calibrate, measure
 from eec.training.runtime import Runtime, choose_runtime
@@ -33,7 +37,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, measured: Calibration) -> list[Calib
         asked.append(measured)
         return measured
 
-    monkeypatch.setattr(calibration, "measure", told)
+    monkeypatch.setattr(calibration, "measure_apart", told)
     return asked
 
 
@@ -85,21 +89,60 @@ def test_the_first_answer_kept_is_that_of_all_processes(
 ) -> None:
     def slow() -> Calibration:
         """While this one measures, another process is done."""
-        monkeypatch.setattr(calibration, "measure", lambda: FASTER)
+        monkeypatch.setattr(calibration, "measure_apart", lambda: FASTER)
         calibrate.__wrapped__()
         return SLOWER
 
-    monkeypatch.setattr(calibration, "measure", slow)
+    monkeypatch.setattr(calibration, "measure_apart", slow)
     assert choose_runtime("cpu").precision == "bf16"
 
 
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_what_is_asked_for_is_not_measured(
-    kept: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+def test_float32_that_is_asked_for_is_not_measured(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = answer(monkeypatch, FASTER)
-    assert str(choose_runtime("cpu", precision)) == f"cpu, {precision} (asked for)"
+    assert str(choose_runtime("cpu", "float32")) == "cpu, float32 (asked for)"
     assert not asked and not kept.exists()
+
+
+def test_bf16_that_is_asked_for_is_taken_where_it_works(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, SLOWER)
+    assert str(choose_runtime("cpu", "bf16")) == "cpu, bf16 (asked for)"
+
+
+DIES = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+
+
+@pytest.mark.parametrize("child", [DIES, "raise SystemExit(1)", "print('not JSON')"])
+def test_a_process_that_bf16_ends_leaves_float32(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, child: str
+) -> None:
+    def instead(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        return run([sys.executable, "-c", child], **options)
+
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", instead)
+    chosen = choose_runtime("cpu")
+    assert chosen.precision == "float32" and "came to a bad end" in str(chosen)
+    calibrate.cache_clear()
+    monkeypatch.undo()  # what is kept says so, too
+    monkeypatch.setenv("XDG_CACHE_HOME", str(kept.parents[1]))
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    with pytest.raises(UserError, match=r"bf16 does not work here.*--precision float32"):
+        choose_runtime("cpu", "bf16")
+
+
+def test_what_a_process_of_its_own_measured_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def echo(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        # As it is called, with the step that bf16 may end put aside.
+        fake = f"import {calibration.__name__} as c; c._step = lambda *_, bf16: 1 + bf16\n"
+        return run([*command[:-1], fake + command[-1]], **options)
+
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", echo)
+    assert calibration.measure_apart() == Calibration(1, 2)
 
 
 def test_a_cpu_that_claims_nothing_is_not_measured(
@@ -122,8 +165,11 @@ def test_a_hopeless_first_step_ends_the_measuring(monkeypatch: pytest.MonkeyPatc
 
 
 def test_measuring_leaves_the_global_generator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "HOPELESS", 0)  # one step: emulated, it takes long
+    # One step, and no bf16: emulated it takes long, and where it is only claimed it ends all.
+    monkeypatch.setattr(calibration, "HOPELESS", 0)
     monkeypatch.setattr(calibration, "BATCH", 2)
+    step = calibration._step
+    monkeypatch.setattr(calibration, "_step", lambda n, i, bf16: step(n, i, bf16=False))
     before = torch.get_rng_state()
     seconds = measure()
     assert seconds.float32 > 0 and seconds.bf16 > 0

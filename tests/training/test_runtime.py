@@ -50,7 +50,9 @@ def test_auto_takes_an_accelerator(
 @pytest.mark.parametrize(
     ("precision", "dtype"), [("bf16", torch.bfloat16), ("float32", torch.float32)]
 )
-def test_autocast_follows_the_precision(precision: str, dtype: torch.dtype) -> None:
+def test_autocast_follows_the_precision(
+    bare_machine: pytest.MonkeyPatch, precision: str, dtype: torch.dtype
+) -> None:
     with choose_runtime("cpu", precision).autocast():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == dtype
 

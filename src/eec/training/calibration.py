@@ -1,14 +1,19 @@
 """Is bf16 faster than float32 on this CPU? Measured once, and kept in the user's cache folder.
 
 That a CPU claims the instructions does not say how fast they are: with AVX-512 alone bf16 may be
-slower than float32. A CPU that claims nothing is not measured: it would emulate bf16, which was
-seen to take hundreds of times as long.
+slower than float32. Nor that they work: on a virtual machine that claims AMX, torch's products in
+bf16 were seen to end the process (SIGILL), so that a process of its own does the measuring. A CPU
+that claims nothing is not measured: it would emulate bf16, which was seen to take hundreds of times
+as long.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import platform
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -26,20 +31,27 @@ STEPS = 5
 BATCH = 64
 HOPELESS = 5  # times as slow in its first step: nothing more to measure
 WORTH = 1.15  # bf16 rounds; it is taken where it is clearly faster
+PATIENCE = 60  # seconds; it takes three, most of them to import torch
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Seconds that a step of training took in each precision."""
+    """Seconds that a step of training took in each precision; infinite where it never ended."""
 
     float32: float
     bf16: float
+
+    @property
+    def works(self) -> bool:
+        return math.isfinite(self.bf16)
 
     @property
     def precision(self) -> str:
         return "bf16" if self.bf16 * WORTH <= self.float32 else "float32"
 
     def __str__(self) -> str:
+        if not self.works:
+            return "measured: this CPU claims bf16, but a process that tried it came to a bad end"
         return f"measured: a step takes {self.bf16 / self.float32:.2f} of its time with bf16"
 
 
@@ -62,7 +74,7 @@ def calibrate() -> Calibration:
     path, key = cache_dir() / "calibration.json", f"{cpu_name()}, torch {torch.__version__}"
     if earlier := _read(path).get(key):
         return earlier
-    measured = measure()
+    measured = measure_apart()
     # Another process may have been first: all runs of a comparison are to go by one answer.
     known = _read(path)
     if key in known:
@@ -79,6 +91,16 @@ def _read(path: Path) -> dict[str, Calibration]:
         return {key: Calibration(float(s["float32"]), float(s["bf16"])) for key, s in told.items()}
     except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return {}  # not there, or not ours: it is measured again
+
+
+def measure_apart() -> Calibration:
+    """`measure` in a process of its own, which bf16 may end."""
+    command = [sys.executable, "-c", f"from {__name__} import tell; tell()"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=True)
+        return Calibration(**json.loads(done.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError):
+        return Calibration(float32=0.0, bf16=math.inf)
 
 
 def measure() -> Calibration:
@@ -103,3 +125,7 @@ def _step(net: Classifier, images: torch.Tensor, *, bf16: bool) -> float:
         loss = cross_entropy(net(images).float(), torch.arange(len(images)) % 10)
     loss.backward()
     return time.perf_counter() - began
+
+
+def tell() -> None:
+    print(json.dumps(asdict(measure())))

@@ -55,7 +55,14 @@ def choose_runtime(device: str = "auto", precision: str = "auto") -> Runtime:
         raise UserError(f"device {device!r} is not available on this machine: use --device cpu")
     if precision == "auto":
         return Runtime(torch.device(device), *_faster_precision(device))
+    if (device, precision) == ("cpu", "bf16"):
+        _refuse_broken_bf16()
     return Runtime(torch.device(device), precision)
+
+
+def _refuse_broken_bf16() -> None:
+    if calibration.claims_bf16() and not (measured := calibration.calibrate()).works:
+        raise UserError(f"bf16 does not work here ({measured}): use --precision float32")
 
 
 def _faster_precision(device: str) -> tuple[str, str]:

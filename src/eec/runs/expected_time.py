@@ -33,7 +33,7 @@ STEPS = 8  # of a training that is timed; each plan has its own number, which te
 BATCHES = 2  # of images that a timed task has
 JUDGED = 64  # images that are named and coded by the clock
 CLASSIFIER = ("first", "later")  # plans of a recipe; the others are of what keeps the images
-# That the published autoencoder is expected to need. On MNIST it was seen to need one for each task,
+# That the published autoencoder is expected to need. On MNIST it was seen to need one for a task,
 # on CIFAR-10 all three: with two, neither is told a wholly wrong time.
 ATTEMPTS = 2
 LOOKS = 3  # times that a codec codes a new task: to keep it, to be judged, to be compared

@@ -7,9 +7,18 @@ import pytest
 
 from eec.paper.experiments import EXPERIMENTS, Block, Line, Protocol
 from eec.paper.published import IN_MEMORY_TEXT
-from eec.report.experiment import Part, Result, bytes_grid, differences_of, grids, order_grid
+from eec.report.experiment import (
+    Part,
+    Result,
+    accuracy_grid,
+    bytes_grid,
+    differences_of,
+    grids,
+    order_grid,
+)
 from eec.report.folder import RunRecord
 from eec.report.slots import slots_chart
+from eec.report.words import NOTHING
 
 Make = Callable[..., RunRecord]
 LINES = (
@@ -55,6 +64,19 @@ def test_an_ordering_holds_or_not_or_is_undecided(
     assert grid.rows[1][3] == "+1.57"  # 97.83 - 96.26
     assert [row[-1] for row in grid.rows] == [verdict] * 2
     assert [row[-2] for row in grid.rows] == [str(len(ours))] * 2
+
+
+def test_how_much_too_often_the_newest_name_is_given_stands_in_each_row(make_run: Make) -> None:
+    """And nothing where the paper alone has a row."""
+    found = part(make_run, {"eecs": [0.9, 0.8]})
+    for seed, called in enumerate((90.0, 60.0)):
+        found.runs["eecs"][seed].last["newest_share"] = {"called": called, "true": 10.0}
+    grid = accuracy_grid(found)
+    place = list(grid.columns).index("newest")
+    ours, papers = grid.rows[0], grid.rows[-1]
+    assert ours[0].startswith("eecs") and ours[place] == "+65.00"
+    assert papers[0].startswith("the paper's") and papers[place] == NOTHING
+    assert {len(row) for row in grid.rows} == {len(grid.columns)}
 
 
 def test_an_ordering_without_runs_of_both_is_left_out(make_run: Make) -> None:

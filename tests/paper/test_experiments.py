@@ -11,8 +11,8 @@ from eec.paper.experiments import EXPERIMENTS, SCALES, Block
 from eec.paper.published import AVERAGE, published
 
 ASKED_FOR = [
-    "table1", "table2", "methods", "budgets", "ratios", "memory", "figure2", "reconstructions",
-    "cifar100", "highres",
+    "table1", "table2", "methods", "budgets", "bytes", "ratios", "memory", "figure2",
+    "reconstructions", "cifar100", "highres",
 ]  # fmt: skip
 
 

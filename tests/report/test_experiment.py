@@ -1,11 +1,13 @@
 """Experiments of the paper as tables, from run folders that were made by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from eec.paper.experiments import EXPERIMENTS, Block, Line, Protocol
+from eec.paper.experiments import EXPERIMENTS, NO_TABLE, Block, Line, Protocol
 from eec.paper.published import IN_MEMORY_TEXT
 from eec.report.experiment import (
     Part,
@@ -17,8 +19,8 @@ from eec.report.experiment import (
     order_grid,
 )
 from eec.report.folder import RunRecord
-from eec.report.slots import slots_chart
-from eec.report.words import NOTHING
+from eec.report.memory_curves import memory_chart, memory_figure
+from eec.report.words import NOTHING, memory_bytes
 
 Make = Callable[..., RunRecord]
 LINES = (
@@ -125,13 +127,58 @@ def test_bytes_stand_beside_the_papers_megabytes(make_run: Make) -> None:
 def test_accuracy_against_slots_needs_three_budgets(make_run: Make) -> None:
     lines = tuple(Line(f"eec, K={k}", "eec") for k in ("20", "40", "unlimited"))
     found = part(make_run, {line.name: [0.9, 0.8] for line in lines}, replace(BLOCK, lines=lines))
-    assert slots_chart(found) is None
+    assert memory_chart(found) is None
     for line, runs in found.lines:
         for record in runs.values():
             record.config["options"] |= {"memory": line.name.partition("K=")[2], "expected": 99}
-    chart = slots_chart(found)
+    chart = memory_chart(found)
     assert chart is not None
     rows = chart.spec["data"]["values"]
     assert {(row["series"], row["slots"]) for row in rows} == {
         (f"eec, {name}", slots) for name in ("A_5", "A_10") for slots in (20, 40, 99)
     }
+
+
+BUDGETS = ("30kB", "100kB", "1MB")
+
+
+def within_bytes(make_run: Make, budgets: Sequence[str]) -> Part:
+    lines = tuple(
+        Line(f"{name}, {memory}", name, {"memory": memory})
+        for name in ("eec", "replay")
+        for memory in budgets
+    )
+    block = replace(BLOCK, lines=lines, table=NO_TABLE)
+    found = part(make_run, {line.name: [0.9, 0.8] for line in lines}, block)
+    for line, runs in found.lines:
+        for record in runs.values():
+            record.config["options"] |= line.options
+    return found
+
+
+def test_accuracy_against_bytes_has_a_curve_for_each_method(make_run: Make, tmp_path: Path) -> None:
+    found = within_bytes(make_run, BUDGETS)
+    chart = memory_chart(found)
+    assert chart is not None
+    rows = chart.spec["data"]["values"]
+    assert {(row["series"], row["budget"]) for row in rows} == {
+        (name, memory) for name in ("eec", "replay") for memory in BUDGETS
+    }
+    kept = memory_bytes(found.records[0].last)
+    assert {row["bytes"] for row in rows} == {kept}  # those that were kept, whatever was allowed
+    path = memory_figure(found, "bytes", tmp_path / "bytes.png")
+    assert path is not None
+    with Image.open(path) as drawn:
+        assert drawn.size[0] > 500
+
+
+def test_one_budget_makes_no_curve(make_run: Make, tmp_path: Path) -> None:
+    found = within_bytes(make_run, BUDGETS[:1])
+    assert memory_chart(found) is None
+    assert memory_figure(found, "bytes", tmp_path / "bytes.png") is None
+
+
+def test_where_the_paper_has_no_numbers_there_is_no_column_for_them(make_run: Make) -> None:
+    grid = accuracy_grid(within_bytes(make_run, BUDGETS))
+    assert list(grid.columns) == ["", "n", "A_5", "A_10", "newest", "memory", "time"]
+    assert {len(row) for row in grid.rows} == {7} and "paper" not in grid.caption

@@ -121,14 +121,19 @@ def accuracy_grid(part: Part) -> Grid:
     heads = [head for m in measures(block) for head in (m.name, "paper")]
     rows = [_accuracy_row(block, line, runs, marks) for line, runs in part.lines]
     rows += [_printed_row(block, row, marks) for row in _others(part)]
+    paper = f"; in brackets the paper's row, whose numbers are of {block.table}"
     caption = (
-        "In percent, mean ± standard deviation over n seeds; in brackets the paper's row, whose "
-        f"numbers are of {block.table}. Newest: by how many points more test images than right are "
-        "called by the newest classes' names in the end, which is what a classifier does that "
+        "In percent, mean ± standard deviation over n seeds"
+        f"{paper if _table(block) else ''}. Newest: by how many points more test images than right "
+        "are called by the newest classes' names in the end, which is what a classifier does that "
         "tells old from new by the traces of a decoder. Memory is what is kept beside the "
         f"classifier; these and the time are means.{marks}"
     )
     columns = ["", "n", *heads, "newest", "memory", "time"]
+    empty = {i for i, head in enumerate(columns) if head == "paper" and not _table(block)}
+    columns, *rows = (
+        [cell for i, cell in enumerate(row) if i not in empty] for row in (columns, *rows)
+    )
     return Grid(part_name(block), columns, rows, frozenset({""}), caption)
 
 

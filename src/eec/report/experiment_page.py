@@ -17,10 +17,10 @@ from eec.report.comparison import markdown, terminal_table
 from eec.report.experiment import Part, Result, differences_of, grids, part_name
 from eec.report.folder import RunRecord
 from eec.report.groups import Group
+from eec.report.memory_curves import memory_chart, memory_figure
 from eec.report.page import render
 from eec.report.several import group_charts
 from eec.report.sheet import draw_sheet
-from eec.report.slots import slots_chart
 from eec.report.strips import ORIGINAL, Pictures, make_sheet, read_pictures
 
 CLASSES = 10  # of each data set, in pictures
@@ -103,13 +103,15 @@ def side_by_side(part: Part) -> Pictures:
 
 
 def _draw(result: Result, folder: Path) -> list[Path]:
-    if result.experiment.shows != "pictures":
-        return []
     drawn = []
     for part in result.parts:
-        classes = [(label, list(rows.items())) for label, rows in side_by_side(part)]
         title = f"{result.name}: {part_name(part.block)}"
-        drawn.append(draw_sheet(classes, folder / f"{_slug(part.block)}.png", title))
+        path = folder / f"{_slug(part.block)}.png"
+        if result.experiment.shows == "pictures":
+            classes = [(label, list(rows.items())) for label, rows in side_by_side(part)]
+            drawn.append(draw_sheet(classes, path, title))
+        else:
+            drawn.append(memory_figure(part, title, path))
     return [path for path in drawn if path is not None]
 
 
@@ -156,9 +158,9 @@ def _charts(part: Part) -> list[Chart]:
     """Curves and costs of one stream; the names must differ from those of the others."""
     groups = [Group(line.name, list(runs.values())) for line, runs in part.lines]
     charts = group_charts(groups)
-    against_slots = slots_chart(part)
-    if against_slots is not None:
-        charts.insert(0, against_slots)
+    against_memory = memory_chart(part)
+    if against_memory is not None:
+        charts.insert(0, against_memory)
     name = part_name(part.block)
     return [
         replace(

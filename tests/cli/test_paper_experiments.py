@@ -12,7 +12,7 @@ import pytest
 
 from eec.cli.display import Display
 from eec.paper import experiments
-from eec.paper.experiments import Block, Experiment, Line, Protocol
+from eec.paper.protocol import Block, Experiment, Line, Protocol, Shows
 from eec.runs import expected_time
 
 Call = Callable[..., Any]
@@ -35,7 +35,7 @@ BLOCK = Block(
 )
 
 
-def small(*blocks: Block, shows: experiments.Shows = "accuracy") -> Experiment:
+def small(*blocks: Block, shows: Shows = "accuracy") -> Experiment:
     protocol = Protocol(blocks, seeds=1)
     return Experiment("a small one", shows, protocol, replace(protocol, seeds=3))
 

@@ -7,7 +7,8 @@ import pytest
 from eec.data.catalog import find_dataset
 from eec.errors import UserError
 from eec.methods.registry import METHODS, choose_options
-from eec.paper.experiments import EXPERIMENTS, SCALES, Block
+from eec.paper.experiments import EXPERIMENTS
+from eec.paper.protocol import SCALES, Block
 from eec.paper.published import AVERAGE, published
 
 ASKED_FOR = [

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from eec.paper.experiments import EXPERIMENTS, NO_TABLE, Block, Line, Protocol
+from eec.paper.experiments import EXPERIMENTS
+from eec.paper.protocol import NO_TABLE, Block, Line, Protocol
 from eec.paper.published import IN_MEMORY_TEXT
 from eec.report.experiment import (
     Part,

@@ -17,7 +17,8 @@ from eec.cli.many_runs import RETRIES, do_in_sequence, how_far, run_config, say,
 from eec.cli.run import Run
 from eec.errors import UserError
 from eec.methods.registry import METHODS
-from eec.paper.experiments import EXPERIMENTS, Block, Line
+from eec.paper.experiments import EXPERIMENTS
+from eec.paper.protocol import Block, Line
 from eec.runs.sweep import Job, Sweep, plan
 
 if TYPE_CHECKING:

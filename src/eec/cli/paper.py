@@ -20,6 +20,7 @@ from eec.cli.experiment import Asked, carry_out, show
 from eec.errors import UserError
 from eec.methods.options import Linkage
 from eec.paper import experiments
+from eec.paper.protocol import SCALES
 
 FIGURES = {
     "figure3": "codes of two classes of MNIST, and pseudo-codes from 4000 to 200 concepts",
@@ -83,8 +84,8 @@ class Paper:
             raise UserError(f"unknown experiment {self.name!r}: choose one of {known}")
 
     def _check(self, *, made_of_runs: bool) -> None:
-        if self.scale not in experiments.SCALES:
-            known = ", ".join(experiments.SCALES)
+        if self.scale not in SCALES:
+            known = ", ".join(SCALES)
             raise UserError(f"unknown scale {self.scale!r}: choose one of {known}")
         if made_of_runs and (self.seed or self.linkage != "ward"):
             raise UserError("--seed and --linkage are of figure3 and figure6: use --seeds")

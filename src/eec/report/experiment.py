@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eec.evaluation.compare import CONFIDENCE, Difference, paired_difference, spread
-from eec.paper.experiments import Block, Experiment, Line
+from eec.paper.protocol import Block, Experiment, Line
 from eec.paper.published import AVERAGE, GIGABYTES, MEGABYTES, Published, published, setting
 from eec.report.comparison import interval, plus_minus, signed
 from eec.report.folder import RunRecord

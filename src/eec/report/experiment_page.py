@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from eec.files import write_whole
-from eec.paper.experiments import Block
+from eec.paper.protocol import Block
 from eec.report.chart_style import Chart
 from eec.report.comparison import markdown, terminal_table
 from eec.report.experiment import Part, Result, differences_of, grids, part_name

@@ -125,8 +125,8 @@ def accuracy_grid(part: Part) -> Grid:
     caption = (
         "In percent, mean ± standard deviation over n seeds"
         f"{paper if _table(block) else ''}. Newest: by how many points more test images than right "
-        "are called by the newest classes' names in the end, which is what a classifier does that "
-        "tells old from new by the traces of a decoder. Memory is what is kept beside the "
+        "are called by the newest classes' names in the end, as by a classifier that forgets, or "
+        "that tells old from new by the traces of a decoder. Memory is what is kept beside the "
         f"classifier; these and the time are means.{marks}"
     )
     columns = ["", "n", *heads, "newest", "memory", "time"]

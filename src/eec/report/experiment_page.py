@@ -159,8 +159,9 @@ def _charts(part: Part) -> list[Chart]:
     groups = [Group(line.name, list(runs.values())) for line, runs in part.lines]
     charts = group_charts(groups)
     against_memory = memory_chart(part)
-    if against_memory is not None:
-        charts.insert(0, against_memory)
+    if against_memory is not None:  # curves say more than the dots of the same runs
+        others = [chart for chart in charts if chart.title != against_memory.title]
+        charts = [against_memory, *others]
     name = part_name(part.block)
     return [
         replace(

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from eec.training import muon
 from eec.training.muon import Muon, orthogonal
 
 
@@ -22,6 +23,30 @@ def test_all_directions_count_alike(shape: tuple[int, int]) -> None:
 
 def test_a_gradient_of_zeros_moves_nothing() -> None:
     assert orthogonal(torch.zeros(4, 9)).abs().max() == 0
+
+
+@pytest.mark.parametrize("shape", [(8, 27), (27, 8), (64, 576)])
+def test_rounds_on_the_products_of_rows_are_rounds_on_the_matrix(shape: tuple[int, int]) -> None:
+    matrix = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    now = matrix / matrix.norm()
+    for _ in range(muon.ROUNDS):
+        square = now @ now.T
+        now = muon.FIRST * now + (muon.THIRD * square + muon.FIFTH * square @ square) @ now
+    torch.testing.assert_close(orthogonal(matrix), now, atol=1e-5, rtol=1e-4)
+
+
+def test_the_layout_of_filters_makes_no_difference() -> None:
+    moved = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        torch.manual_seed(0)
+        net = nn.Conv2d(3, 8, 3, bias=False).to(memory_format=layout)  # type: ignore[call-overload]
+        images = torch.randn(4, 3, 9, 9).contiguous(memory_format=layout)
+        optimizer = Muon(net.parameters(), lr=0.05)
+        for _ in range(3):
+            net(images).square().mean().backward()
+            optimizer.step()
+        moved.append(net.weight.detach().contiguous())
+    torch.testing.assert_close(*moved, atol=1e-5, rtol=1e-4)
 
 
 def net_and_images() -> tuple[nn.Sequential, torch.Tensor, torch.Tensor]:

@@ -40,15 +40,33 @@ class Muon(torch.optim.SGD):
         momentum = state["momentum_buffer"].mul_(MOMENTUM).add_(gradient)
         ahead = gradient.add(momentum, alpha=MOMENTUM)
         weight.mul_(len(weight) ** 0.5 / weight.norm().clamp_min(1e-12))
-        weight.add_(orthogonal(ahead.flatten(1)).view_as(weight), alpha=-rate)
+        # Numbers as they lie in memory, channels last: the order of a filter's is all the same.
+        filters, high, wide = ahead.permute(0, 2, 3, 1), *ahead.shape[2:]
+        turned = orthogonal(filters.flatten(1)).view(len(weight), high, wide, -1)
+        weight.add_(turned.permute(0, 3, 1, 2), alpha=-rate)
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """Nearly the orthogonal matrix next to this one: all singular values about 1."""
+    """Nearly the orthogonal matrix next to this one: all singular values about 1.
+
+    Each round multiplies it from the left by a polynomial of `square`, the products of its rows. So
+    the rounds are done with that alone, which is far smaller, and the matrix is multiplied once.
+    """
     tall = matrix.shape[0] > matrix.shape[1]
-    now: Tensor = matrix.T if tall else matrix
-    now = now / (now.norm() + 1e-7)
-    for _ in range(ROUNDS):
-        square = now @ now.T
-        now = FIRST * now + (THIRD * square + FIFTH * square @ square) @ now
-    return now.T if tall else now
+    rows: Tensor = matrix.T if tall else matrix
+    rows = rows / (rows.norm() + 1e-7)
+    square = rows @ rows.T
+    now = factor = _one_round(square)
+    for _ in range(ROUNDS - 1):
+        square = now @ square @ now
+        now = _one_round(square)
+        factor = now @ factor
+    near = factor @ rows
+    return near.T if tall else near
+
+
+def _one_round(square: Tensor) -> Tensor:
+    """What a round multiplies by."""
+    factor = torch.addmm(square, square, square, beta=THIRD, alpha=FIFTH)
+    factor.diagonal().add_(FIRST)
+    return factor

@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -187,3 +189,37 @@ def test_processes_are_begun_again_when_they_die(tmp_path: Path) -> None:
         "finetune, seed 1": None,
     }
     assert all(run.finished for run in find_runs(tmp_path))
+
+
+LONG = """
+from pathlib import Path
+from eec.runs.engines import in_processes
+from eec.runs.sweep import plan
+from small_runs import config
+
+if __name__ == "__main__":
+    asked = config("finetune", size=8, per_class=100, classes_per_increment=(5, 5))
+    list(in_processes(plan([asked], Path("runs")).jobs, retries=1, at_once=2))
+"""
+
+
+def test_a_run_stops_when_its_parent_is_killed(tmp_path: Path) -> None:
+    """It would go on alone and hold its folder: the same command would find it in use."""
+    (tmp_path / "long.py").write_text(LONG)
+    found = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
+    parent = subprocess.Popen([sys.executable, "long.py"], cwd=tmp_path, env=environment)
+    path = tmp_path / "runs" / "finetune-0"
+    wait_until(lambda: bool((run := look_at(path)) and run.in_use))
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: not ((run := look_at(path)) and run.in_use))
+    run = look_at(path)
+    assert run is None or not run.finished  # stopped early enough, it leaves nothing
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.05)

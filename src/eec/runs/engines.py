@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -181,6 +182,7 @@ def _work(sender: Connection, job: Job, threads: int) -> None:
     journal = Journal()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all: one will stop us
     signal.signal(signal.SIGTERM, lambda *_: journal.stop())
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
         do(job, Watch(Nobody(), journal))
@@ -189,6 +191,14 @@ def _work(sender: Connection, job: Job, threads: int) -> None:
         return
     except Exception as error:
         sender.send(_Failure(_in_one_line(error), final=isinstance(error, UserError)))
+
+
+def _stop_with_parent() -> None:
+    """Whoever started this process may be killed: alone it would go on, and hold its folder."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)  # is heard by the main thread
 
 
 def _answer(receiver: Connection, process: SpawnProcess) -> _Failure | None:

@@ -49,7 +49,7 @@ def asked(call: Call, short_recipe: object, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_time_is_stated_first_and_numbers_stand_side_by_side(asked: Call) -> None:
-    answer = asked("table1", "--seeds", "2")
+    answer = asked("table1", "--data-dir", "somewhere", "--seeds", "2")
     assert answer.status == 0, answer.err
     before, _, after = answer.err.partition("run 1 of 4")
     assert "eec: 4 runs in runs/paper-table1: 4 to do\n" in before
@@ -72,6 +72,7 @@ def test_the_time_is_stated_first_and_numbers_stand_side_by_side(asked: Call) ->
             assert " ".join(words.split()) in " ".join(text.split()), words
     assert re.search(r"\| joint \(JT\) \[a\] \| 2 \| \d+\.\d\d ± \d+\.\d\d \| 99\.87 \|", table)
     assert re.search(r"\| joint \| finetune \| A_10 \| – \|.*\| 2 \| (holds|undecided|does)", table)
+    # Where the data lie is nobody else's business.
     assert "`eec paper table1 --seeds 2`" in table and "seeds 0, 1; " in table
     assert "4 runs: " in table and "were expected" in table
     assert "a small one" in (folder / "report.html").read_text()

@@ -245,7 +245,7 @@ def _conclude(asked: Asked, planned: Plan, arguments: Sequence[str]) -> None:
         planned.seeds,
         [Part(block, finished[key]) for key, block in blocks.items()],
         planned.left_out,
-        shlex.join(["eec", *arguments]),
+        shlex.join(["eec", *_anywhere(arguments)]),
     )
     if not result.records:
         return
@@ -257,6 +257,15 @@ def _conclude(asked: Asked, planned: Plan, arguments: Sequence[str]) -> None:
         console.print(caption, style="dim", highlight=False, markup=False)
     for line in (*notes(result), result.timing, f"written   {', '.join(map(str, written))}"):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _anywhere(arguments: Sequence[str]) -> list[str]:
+    """Without the place of the data, which is another one for everybody who repeats it."""
+    words = [word for word in arguments if not word.startswith("--data-dir=")]
+    if "--data-dir" in words:
+        place = words.index("--data-dir")
+        del words[place : place + 2]
+    return words
 
 
 def _timing(folder: Path, records: Sequence[Any]) -> str:

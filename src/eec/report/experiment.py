@@ -124,10 +124,10 @@ def accuracy_grid(part: Part) -> Grid:
     paper = f"; in brackets the paper's row, whose numbers are of {block.table}"
     caption = (
         "In percent, mean ± standard deviation over n seeds"
-        f"{paper if _table(block) else ''}. Newest: by how many points more test images than right "
-        "are called by the newest classes' names in the end, as by a classifier that forgets, or "
-        "that tells old from new by the traces of a decoder. Memory is what is kept beside the "
-        f"classifier; these and the time are means.{marks}"
+        f"{paper if _table(block) else ''}. Newest: how many points too many test images are "
+        "called by the newest names in the end (by a classifier that forgets, or that reads the "
+        "traces of a decoder). Memory is what is kept beside the classifier; these and the time "
+        f"are means.{marks}"
     )
     columns = ["", "n", *heads, "newest", "memory", "time"]
     empty = {i for i, head in enumerate(columns) if head == "paper" and not _table(block)}

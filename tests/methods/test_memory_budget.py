@@ -129,6 +129,18 @@ def test_a_budget_too_small_is_refused_before_anything_is_trained(
         make(memory="10kB").learn(task_of(0, 1))
 
 
+@pytest.mark.parametrize("codec", ["frozen", "per-task"])
+def test_the_smallest_budget_named_early_would_do(make: Make, task_of: TaskOf, codec: str) -> None:
+    """A codec that will encode again is kept whole, and counted so before it is there."""
+    task = task_of(0, 1, each=30)
+    with pytest.raises(UserError, match="too small") as caught:
+        make(memory="10kB", codec=codec, code_type="uint8").learn(task)
+    smallest = str(caught.value).split("use ")[1].split(" or")[0]
+    learner = make(memory=smallest, codec=codec, code_type="uint8")
+    learner.learn(task)
+    assert set(learner.memory.slots()) == {0, 1}
+
+
 def test_the_smallest_budget_named_would_do(make: Make, task_of: TaskOf, tmp_path: Path) -> None:
     learner = make()
     learner.learn(task_of(0, 1, each=30))

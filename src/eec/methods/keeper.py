@@ -54,6 +54,7 @@ CODEC_SIZES = ((700_000, WIDTH, CHANNELS), (300_000, 24, CHANNELS), (0, 24, 20))
 FINE_BYTES = 150  # for 32x32 pixels, from which codes of more channels are the better ones
 FINE_NETS = 80_000  # bytes that their nets take
 TOGETHER = "together"  # the name of a coded codec's nets and prior in the file
+HEADER = 8_000  # bytes of names in the file that a learner with nets has and a new one has not
 
 
 class Keeper(Method):
@@ -266,10 +267,17 @@ class Keeper(Method):
             self._refuse_budget(classes, slots)
         if budget.bytes is not None:
             again = self.options.codec in ("per-task", "warm") or not self.memory.codecs
-            codec = _bytes_of(pack_weights(weights_of(net.decoder, ""), self.options.code_type))
+            # Of coded codecs, which are compressed when they are trained, half is a safe guess.
+            halves = [net.decoder]
+            if not self._coded and not self.forgets_encoders:
+                halves.append(net.encoder)
+            codec = sum(
+                _bytes_of(pack_weights(weights_of(half, ""), self.options.code_type))
+                for half in halves
+            )
             least = self._fixed_bytes() + codec * again + slots * self._slot_bytes(net) + real
             if least > budget.bytes:
-                self._refuse_budget(classes, least)
+                self._refuse_budget(classes, least + HEADER)
 
     def _refuse_budget(self, classes: int, least: float) -> NoReturn:
         in_bytes = parse_budget(self.options.memory).bytes is not None

@@ -242,7 +242,7 @@ def _against_bytes(dataset: str, budgets: tuple[str, ...]) -> Block:
 
     ours = within("eec", "eec", skip=1)
     others = (
-        within("eec, plain codes", "eec", {"code_type": "uint8"}, skip=2),
+        within("eec, plain codes", "eec", {"code_type": "uint8"}, skip=3),
         within("replay", "replay"),
         within("replay-webp", "replay-webp"),
         within("icarl", "icarl"),

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from eec.files import write_whole
 from eec.paper.protocol import Block
-from eec.report.chart_style import Chart
+from eec.report.chart_style import COLOURS, Chart
 from eec.report.comparison import markdown, terminal_table
 from eec.report.experiment import Part, Result, differences_of, grids, part_name
 from eec.report.folder import RunRecord
@@ -159,9 +159,10 @@ def _charts(part: Part) -> list[Chart]:
     groups = [Group(line.name, list(runs.values())) for line, runs in part.lines]
     charts = group_charts(groups)
     against_memory = memory_chart(part)
-    if against_memory is not None:  # curves say more than the dots of the same runs
+    if against_memory is not None:
+        # Its curves say more than the dots of the same runs, and than more lines than colours.
         others = [chart for chart in charts if chart.title != against_memory.title]
-        charts = [against_memory, *others]
+        charts = [against_memory, *(others if len(groups) <= len(COLOURS) else [])]
     name = part_name(part.block)
     return [
         replace(

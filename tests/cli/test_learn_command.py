@@ -123,7 +123,8 @@ def test_days_of_teaching_and_asking(
         "my brain.eec",
         "pictures",
     ]
-    assert list(cache.rglob("*")) == []
+    # What a CPU's precision was measured to be may be there.
+    assert {path.name for path in cache.rglob("*")} <= {"eec", "calibration.json"}
 
 
 def test_photographs_are_learned(call: Call, short_recipe: object, data_dir: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_process_that_bf16_ends_leaves_float32(
     run = subprocess.run
     monkeypatch.setattr(subprocess, "run", instead)
     chosen = choose_runtime("cpu")
-    assert chosen.precision == "float32" and "came to a bad end" in str(chosen)
+    assert chosen.precision == "float32" and "ended its trial" in str(chosen)
     calibrate.cache_clear()
     monkeypatch.undo()  # what is kept says so, too
     monkeypatch.setenv("XDG_CACHE_HOME", str(kept.parents[1]))

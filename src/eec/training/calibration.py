@@ -51,7 +51,7 @@ class Calibration:
 
     def __str__(self) -> str:
         if not self.works:
-            return "measured: this CPU claims bf16, but a process that tried it came to a bad end"
+            return "measured: bf16, though claimed, ended its trial"
         return f"measured: a step takes {self.bf16 / self.float32:.2f} of its time with bf16"
 
 

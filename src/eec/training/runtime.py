@@ -61,8 +61,11 @@ def choose_runtime(device: str = "auto", precision: str = "auto") -> Runtime:
 
 
 def _refuse_broken_bf16() -> None:
-    if calibration.claims_bf16() and not (measured := calibration.calibrate()).works:
-        raise UserError(f"bf16 does not work here ({measured}): use --precision float32")
+    if calibration.claims_bf16() and not calibration.calibrate().works:
+        raise UserError(
+            "bf16 does not work here: the CPU claims it, but a process that tried it came to a bad "
+            "end; use --precision float32"
+        )
 
 
 def _faster_precision(device: str) -> tuple[str, str]:

@@ -149,7 +149,10 @@ class EEC(ClassifierMixin, BaseEstimator):
 
     def shrink(self, memory: str) -> Self:
         """Set another budget for memory, such as "1MB"; what no longer fits is let go at once."""
-        self._learned().set_memory(memory)
+        method = self._learned()
+        if not isinstance(memory, str):
+            raise UserError(f'memory is {memory!r}: use a text such as "5000" or "1MB"')
+        method.set_memory(memory)
         self.memory = memory
         return self
 

@@ -1,14 +1,21 @@
 """Writing a file so that a reader never meets half of it; the folder of what can be made again."""
 
 import os
+import re
 import secrets
 from pathlib import Path
 
 from eec.errors import UserError
 
+PART = re.compile(
+    r"\.(.+)\.[0-9a-f]{8}\.part"
+)  # what `write_whole` calls a file before it is whole
 
-def write_whole(path: Path, content: bytes) -> Path:
+
+def write_whole(path: Path, content: bytes | str) -> Path:
     """Write under a temporary name in the same folder, then rename."""
+    if isinstance(content, str):  # which may name a file whose name is no UTF-8
+        content = content.encode("utf-8", "replace")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

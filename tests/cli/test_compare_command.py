@@ -173,3 +173,18 @@ def test_folders_without_runs(call: Call) -> None:
     Path("empty").mkdir()
     assert call("runs", "empty").out == "no runs under empty: make one with eec run\n"
     assert "empty is not a run folder" in call("show", "empty").mistake
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["mnist", "--data-dir", "nowhere"], "nowhere"),
+        (["digits", "--per-class", "0"], "per_class is 0"),
+        (["digits", "--crop", "3"], "crop is 3"),
+        (["digits", "--out", "file"], "file is a file: choose a folder"),
+    ],
+)
+def test_what_no_run_could_do_is_told_once(arguments: list[str], words: str, call: Call) -> None:
+    Path("file").write_text("mine")
+    assert words in call("compare", *arguments, "--methods", "joint,eec", "--seeds", "2").mistake
+    assert Path("file").read_text() == "mine" and not Path("runs").exists()

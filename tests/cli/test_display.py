@@ -2,6 +2,7 @@
 
 import io
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,3 +112,12 @@ def test_the_clock_counts_work_by_the_images_replayed(now: list[float]) -> None:
     clock.start_increment()
     clock.finish_increment()
     assert clock.share() == 1 and clock.seconds_left() == 0
+
+
+def test_what_looks_like_markup_is_shown_as_it_is(stream: Stream) -> None:
+    sink = io.StringIO()
+    odd = replace(stream, name="folder:photos [/b]")
+    with Display(Console(file=sink, force_terminal=True, width=200), quiet=False) as display:
+        display.begin(odd, {})
+        display.bars.refresh()
+    assert "folder:photos [/b]: 10 classes" in sink.getvalue()

@@ -73,7 +73,7 @@ def mistakes(call: Call, write: Write) -> Iterator[None]:
         (["whole"], "whole is a whole data set: train and val in it are no classes: give whole/tr"),
         (["fine", "--label", " "], "--label ' ': give the class a name that can be printed"),
         (["fine", "--label", "a\x1bb"], "--label 'a\\x1bb': give the class a name"),
-        (["fine", "--size", "4"], "--size is 4"),
+        (["fine", "--size", "4"], "size is 4: use 8 to 4096 pixels a side"),
         (["fine", "--seed", "-1"], "--seed is -1"),
         (["fine", "--code", "16x64x64"], "code 16x64x64"),
         (["fine", "--code", "many"], "code 'many'"),
@@ -166,3 +166,15 @@ def test_two_commands_at_once_on_one_learner(
     assert f"{brain} was changed by another command meanwhile" in said
     assert knows(brain) == (["1", "4"] if brain == "b.eec" else ["4"])
     assert sorted(entry.name for entry in Path().iterdir()) == sorted({"b.eec", brain, "x", "y"})
+
+
+def test_links_that_lead_to_themselves_are_told_in_a_line(call: Call, write: Write) -> None:
+    write(Path("photos/1"), 1, 2)
+    for link in (Path("photos/1/self.png"), Path("b.eec"), Path("run")):
+        link.symlink_to(link.name)
+    assert "b.eec" in call("learn", "b.eec", "photos", *SMALL).mistake
+    Path("b.eec").unlink()
+    refused = call("learn", "b.eec", "photos", "--strict", *SMALL)
+    assert refused.status == 2 and "self.png cannot be decoded" in refused.err
+    assert "run is not a run folder" in call("report", "run").mistake
+    assert not Path("b.eec").exists()

@@ -174,6 +174,7 @@ def test_pictures_are_side_by_side_and_results_are_gathered(
     [
         (["table9"], "unknown experiment 'table9': choose one of list, results, table1, "),
         (["table1", "--scale", "huge"], "unknown scale 'huge': choose one of cpu, full"),
+        (["list", "--scale", "huge"], "unknown scale 'huge'"),
         (["figure3", "--scale", "huge"], "unknown scale 'huge'"),
         (["table1", "--seeds", "0"], "--seeds 0: use 1 seed or more"),
         (["table1", "--seed", "1"], "--seed and --linkage are of figure3 and figure6"),

@@ -169,5 +169,5 @@ def test_resize_is_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_resize_refuses_tiny_sizes() -> None:
-    with pytest.raises(UserError, match="size is 4: images need at least 8x8"):
+    with pytest.raises(UserError, match="size is 4: use 8 to 4096 pixels a side"):
         resize(torch.from_numpy(RGB), 4)

@@ -196,6 +196,16 @@ def judged(monkeypatch: pytest.MonkeyPatch, *unexplained: float) -> None:
     monkeypatch.setattr(module, "judge", verdict)
 
 
+def test_a_net_that_is_good_is_kept_though_another_lost_less(
+    images: Tensor, cpu: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts = iter([Quality(0.01, 0.10, 20.0, 90.0), Quality(0.01, 0.12, 85.0, 90.0)])
+    monkeypatch.setattr(module, "judge", lambda *_: next(verdicts))
+    warnings: list[str] = []
+    codec = train_codec(images, OURS, FEW, cpu, seed=0, warn=warnings.append)
+    assert codec.attempts == 2 and not warnings
+
+
 def test_a_starved_net_is_tried_three_times_told_of_once_and_still_given(
     images: Tensor, cpu: Runtime
 ) -> None:

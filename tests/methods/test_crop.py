@@ -44,6 +44,9 @@ def test_every_method_learns_crops(name: str, task_of: TaskOf, cpu: Runtime) -> 
     assert again.predict_proba(images).tolist() == probabilities.tolist()
     with pytest.raises(UserError, match="images are grey 28x28 but grey 32x32 was learned"):
         learner.predict(centre(images, 28, 28))
+    later = task_of(3)
+    with pytest.raises(UserError, match="images are grey 24x24 but grey 32x32 was learned"):
+        learner.learn(Task(centre(later.images, 24, 24).clone(), later.labels))
 
 
 @pytest.mark.parametrize("form", ["real", "decoded", "both"])

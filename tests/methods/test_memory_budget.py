@@ -176,3 +176,68 @@ def test_a_method_without_memory_has_no_budget(cpu: Runtime) -> None:
 @pytest.fixture
 def saved_bytes(tmp_path: Path) -> Callable[[Method], bytes]:
     return lambda learner: save_learner(learner, tmp_path / "learner.eec").read_bytes()
+
+
+@pytest.mark.parametrize(("net", "times"), [("auto", 2), ("resnet18", 1)])
+def test_a_coded_learner_names_a_budget_that_does(
+    net: str, times: int, task_of: TaskOf, cpu: Runtime
+) -> None:
+    """Before `D` is there, too: the names of its weights are bytes of the file."""
+
+    def learner(memory: str) -> Method:
+        return make_method("eec", choose_options("eec", net=net, memory=memory), 0, cpu)
+
+    task = task_of(0, 1, each=10)
+    memory = "10kB"
+    for _ in range(times):
+        with pytest.raises(UserError, match="too small") as caught:
+            learner(memory).learn(task)
+        named = str(caught.value).split("use ")[1].split(" or")[0]
+        learner(named).learn(task)
+        # One that is refused only when the codec is there is told what would do as exactly.
+        memory = f"{int(named.removesuffix('kB')) * 3 // 5}kB"
+
+
+def test_the_budget_that_is_named_is_never_the_one_that_was_refused(
+    make: Make, task_of: TaskOf
+) -> None:
+    learner = make()
+    learner.learn(task_of(0, 1, 2, each=15))
+    before = learner.state()
+    for longer in range(0, 1000, 90):  # wherever the bytes of the file fall between two kB
+        learner.restore(*before)
+        learner.classes = ["x" * (longer + 1), 1, 2]
+        with pytest.raises(UserError, match="too small") as caught:
+            learner.set_memory("1kB")
+        learner.set_memory(str(caught.value).split("use ")[1].split(" or")[0])
+        learner.options = make().options
+
+
+def test_an_interrupted_change_of_the_budget_changes_nothing(
+    task_of: TaskOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = task_of(0, 1, each=10)
+    brain = EEC(code="16x4x4").partial_fit(task.images, task.labels)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("eec.methods.keeper.shrink", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            brain.shrink("4")
+    assert isinstance(brain.method_, EECMethod)
+    assert brain.method_.memory.slots() == {0: 10, 1: 10}
+    more = task_of(2, each=5)
+    brain.partial_fit(more.images, more.labels)
+    with pytest.raises(UserError, match='memory is 5000: use a text such as "5000"'):
+        brain.shrink(5000)  # type: ignore[arg-type]
+
+
+def test_codes_that_were_let_go_take_no_memory(make: Make, task_of: TaskOf) -> None:
+    learner = make()
+    learner.learn(task_of(0, 1, each=10))
+    held = [part.spreads.untyped_storage().nbytes() for part in learner.memory.kept]
+    assert held == [0, 0]
+    learner.restore(*learner.state())
+    assert [part.spreads.untyped_storage().nbytes() for part in learner.memory.kept] == [0, 0]

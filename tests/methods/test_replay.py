@@ -98,6 +98,7 @@ def test_the_rule_of_the_quality() -> None:
     assert rule(WEBP, True, now=20) == [20, 10]
     assert rule(WEBP, True, dropped=True, now=10) == [10]
     assert rule(WEBP, False, dropped=True, now=10) == [10]
+    assert rule(WEBP, True, dropped=True, now=40) == [40, 20, 10]  # for want of slots
 
 
 def test_the_quality_falls_before_images_are_dropped(

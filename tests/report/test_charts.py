@@ -37,7 +37,7 @@ def test_accuracy_has_the_run_its_joint_and_the_papers_points(make_run: Make) ->
     chart = accuracy_chart(record, [joint])
     drawn = rows(chart)
     assert [r["accuracy"] for r in drawn[:10]] == [m["accuracy"] for m in record.measures]
-    assert drawn[10]["series"] == "joint, 500 images a class"
+    assert drawn[10]["series"] == f"joint, 500 images a class, seed {joint.seed}"
     printed = rows(chart, 2)
     assert {(p["series"], p["k"], p["where"]) for p in printed} == {
         ("paper: EEC", 5, "Table 1, A_5"), ("paper: EEC", 10, "Table 1, A_10"),
@@ -131,3 +131,13 @@ def test_a_run_that_keeps_nothing_has_no_place_among_bytes(make_run: Make) -> No
     assert [row["series"] for row in rows(chart)] == ["eec"]
     assert chart is not None and "no place on this axis" in chart.caption
     assert cost_chart(group_runs([nothing])) is None
+
+
+def test_runs_beside_are_told_apart(make_run: Make) -> None:
+    record = make_run()
+    others = [make_run(method="joint", plain=True) for _ in range(2)]
+    drawn = rows(accuracy_chart(record, others))
+    names = {row["series"] for row in drawn}
+    assert len(names) == 3 and all(
+        sum(row["series"] == name for row in drawn) == len(record.measures) for name in names
+    )

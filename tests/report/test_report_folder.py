@@ -1,5 +1,6 @@
 """Reading run folders, whole and broken."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,3 +96,14 @@ def test_joint_runs_on_the_same_stream_are_found(make_run: Make) -> None:
     make_run(method="joint", dataset="another")
     assert [other.path.name for other in joint_beside(record)] == [joint.path.name]
     assert joint_beside(joint) == []
+
+
+@pytest.mark.parametrize("part", ["bytes", "seconds"])
+def test_a_part_that_is_no_number_is_refused(make_run: Make, part: str) -> None:
+    record = make_run()
+    path = record.path / "measures.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[1][part]["odd"] = "x"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(UserError, match=f"line 2 has no usable `{part}`"):
+        read_run(record.path)

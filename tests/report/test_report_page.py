@@ -14,6 +14,7 @@ from safetensors.numpy import save
 from eec.errors import UserError
 from eec.report import strips, vega
 from eec.report.folder import RunRecord, read_run
+from eec.report.groups import group_runs
 from eec.report.page import write_page
 
 Make = Callable[..., RunRecord]
@@ -280,3 +281,24 @@ def test_the_scripts_are_kept_and_a_spoilt_copy_is_made_anew(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert whole() and len(made) == 3
+
+
+def test_names_that_are_no_utf8_do_not_cost_the_page(make_run: Make, tmp_path: Path) -> None:
+    record = change(make_run(), command="eec run folder:caf\udce9")
+    assert b"folder:caf?" in write_page([record], tmp_path / "page.html").read_bytes()
+
+
+def test_a_seed_that_was_run_again_is_no_second_seed(make_run: Make) -> None:
+    first, again = make_run(), make_run()
+    other = change(make_run(), seed=5)
+    groups = group_runs([first, again, other])
+    assert [len(group.records) for group in groups] == [2, 1]
+    assert len({group.name for group in groups}) == 2 and again.path.name in groups[1].name
+
+
+def test_seeds_whose_streams_differ_in_length_belong_together(make_run: Make) -> None:
+    first, other = (
+        change(make_run(), seed=seed, options={"net": "tiny", "expected": images})
+        for seed, images in ((0, 1438), (1, 1500))
+    )
+    assert [len(group.records) for group in group_runs([first, other])] == [2]

@@ -236,3 +236,62 @@ def test_the_precision_that_was_found_on_this_machine_stays(
         assert read_config(folder).precision == expected
     finally:
         folder.close()
+
+
+def test_a_checkpoint_without_decoded_images_costs_that_column_only(tmp_path: Path) -> None:
+    asked = config("eec-published")
+    begin(tmp_path / "whole", asked, Onlooker())
+    with pytest.raises(Cut):
+        begin(tmp_path / "cut", asked, Interrupted(3, "train classifier", 2))
+    (tmp_path / "cut" / "checkpoint" / "decoded.safetensors").unlink()
+    resume(tmp_path / "cut")
+    whole, cut = measures(tmp_path / "whole"), measures(tmp_path / "cut")
+    assert [line["confusion"] for line in cut] == [line["confusion"] for line in whole]
+    assert "decoded.safetensors" in cut[2]["note"]
+    known = [entry["reconstructed"] is not None for entry in cut[2]["gap"]]
+    assert known == [False] * 7 + [True] * 3
+    assert all(entry["reconstructed"] is not None for entry in whole[2]["gap"])
+
+
+def test_a_run_killed_as_it_tidied_up_at_its_end_is_finished(tmp_path: Path) -> None:
+    begin(tmp_path / "run", config("eec-published"), Onlooker())
+    before = result(tmp_path / "run")
+    (tmp_path / "run" / "checkpoint").mkdir()
+    resume(tmp_path / "run")
+    assert result(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"place": None}, "config.json is damaged"),
+        ({"options": []}, "config.json is damaged"),
+        ({"stream": []}, "not a run folder"),
+    ],
+)
+def test_a_damaged_configuration_is_told_in_a_line(
+    change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    begin(tmp_path / "run", config("finetune"), Onlooker())
+    path = tmp_path / "run" / "config.json"
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, **change}))
+    with pytest.raises(UserError, match=words):
+        resume(tmp_path / "run")
+    path.write_text(json.dumps(told))
+    (tmp_path / "run" / "environment.json").write_text("[]")
+    with pytest.raises(UserError, match=r"environment\.json cannot be read"):
+        resume(tmp_path / "run")
+
+
+def test_the_users_own_folder_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell leaves the tilde of folder:~/photos to us."""
+    begin(tmp_path / "run", config("finetune"), Onlooker())
+    path = tmp_path / "run" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "dataset": "folder:~/photos"}))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = RunFolder.open(tmp_path / "run")
+    assert read_config(folder).dataset == f"folder:{tmp_path}/photos"
+    folder.close()

@@ -204,3 +204,96 @@ def test_an_earlier_run_stays_if_its_place_cannot_be_made(
     monkeypatch.setattr(Path, act, refuse)
     assert "No space left on device" in refusal(tmp_path, overwrite=True)
     assert contents(tmp_path) == before and not (tmp_path / ".earlier").exists()
+
+
+def test_a_strangers_half_written_files_stay(tmp_path: Path) -> None:
+    """`--out ~/Downloads` is refused, and nothing in there was touched."""
+    for name in ("deep/er/.movie.mkv.part", ".thesis.tex.0123abcd.part", ".config.json.part"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    (tmp_path / ".a.0123abcd.part").mkdir()
+    before = contents(tmp_path)
+    assert "no run folder" in refusal(tmp_path, overwrite=True)
+    assert contents(tmp_path) == before and (tmp_path / ".a.0123abcd.part").is_dir()
+
+
+class Killed(BaseException):
+    """Nobody catches it."""
+
+
+@pytest.mark.parametrize("after", range(12))
+def test_killed_at_any_step_of_being_replaced_a_run_is_not_lost(
+    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was renamed by then; and killed again while that is put right."""
+    before = write_run(tmp_path)
+    for times in (after, after // 2, after // 3):
+        with monkeypatch.context() as kills:
+            left = iter(range(times))
+            for act in ("rename", "unlink", "mkdir", "rmdir"):
+                kills.setattr(Path, act, _killing(getattr(Path, act), left))
+            folder = None
+            try:
+                folder = RunFolder.make(tmp_path, overwrite=True)
+                folder.write_json("environment.json", {"eec": "1", "code": "a"})
+                folder.undo()
+            except Killed:
+                pass
+            finally:
+                kills.undo()
+                if folder is not None:
+                    folder.close()
+    folder = RunFolder.make(tmp_path, overwrite=True)
+    folder.undo()
+    assert contents(tmp_path) == before and not (tmp_path / ".earlier").exists()
+
+
+def _killing(act: Any, left: Any) -> Any:
+    def acted(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path.name != ".lock":
+            try:
+                next(left)
+            except StopIteration:
+                raise Killed from None
+        return act(path, *arguments, **named)
+
+    return acted
+
+
+def test_a_run_that_was_killed_before_it_was_one_makes_way(tmp_path: Path) -> None:
+    ours = {"eec": "1", "code": "a"}
+    (tmp_path / "environment.json").write_text(json.dumps(ours))
+    (tmp_path / ".config.json.0123abcd.part").write_text("{")
+    folder = RunFolder.make(tmp_path, overwrite=False)
+    assert contents(tmp_path) == {}
+    folder.close()
+    (tmp_path / "environment.json").write_text('{"somebody": "else"}')
+    assert "no run folder" in refusal(tmp_path, overwrite=True)
+    assert (tmp_path / "environment.json").exists()
+
+
+def test_a_run_set_aside_is_gone_on_with_where_its_successor_never_began(tmp_path: Path) -> None:
+    line = {
+        "increment": 1, "classes_seen": 1, "classes": [0], "accuracy": 100.0,
+        "accuracy_by_task": [100.0], "newest_share": {}, "bytes": {}, "seconds": {},
+    }  # fmt: skip
+    folder = RunFolder.make(tmp_path, overwrite=False)
+    folder.write_json("config.json", CONFIG)
+    folder.add_measures(line)
+    folder.close()
+    before = contents(tmp_path)
+    RunFolder.make(tmp_path, overwrite=True).close()
+    assert list(tmp_path.iterdir()) == [tmp_path / ".earlier"]
+    folder = RunFolder.open(tmp_path)
+    assert len(folder.lines) == 1 and contents(tmp_path) == before
+    folder.close()
+
+
+@pytest.mark.parametrize("line", [b"{half", b"[]", b"\xff", b'{"accuracy": 3}', b'{"bytes": 0}'])
+def test_damaged_measures_are_told_of_and_left_alone(line: bytes, tmp_path: Path) -> None:
+    write_run(tmp_path)
+    (tmp_path / "measures.jsonl").write_bytes(line + b"\n")
+    with pytest.raises(UserError, match=r"measures\.jsonl cannot be read: restore it"):
+        RunFolder.open(tmp_path)
+    assert (tmp_path / "measures.jsonl").read_bytes() == line + b"\n"
+    RunFolder.make(tmp_path, overwrite=True).undo()  # it is not locked any more

@@ -115,12 +115,28 @@ def test_bf16_that_is_asked_for_is_taken_where_it_works(
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
 
 
-@pytest.mark.parametrize("child", [DIES, "raise SystemExit(1)", "print('not JSON')"])
-def test_a_process_that_bf16_ends_leaves_float32(
-    kept: Path, monkeypatch: pytest.MonkeyPatch, child: str
+@pytest.mark.parametrize("child", ["raise SystemExit(1)", "print('not JSON')", None])
+def test_what_could_not_be_measured_is_tried_again_by_the_next_process(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, child: str | None
 ) -> None:
     def instead(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        if child is None:
+            raise subprocess.TimeoutExpired(command, 60)
         return run([sys.executable, "-c", child], **options)
+
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", instead)
+    chosen = choose_runtime("cpu")
+    assert chosen.precision == "float32" and "could not be measured" in str(chosen)
+    assert not kept.exists()
+    assert choose_runtime("cpu", "bf16").precision == "bf16"  # nothing is known against it
+
+
+def test_a_process_that_bf16_ends_leaves_float32(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def instead(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+        return run([sys.executable, "-c", DIES], **options)
 
     run = subprocess.run
     monkeypatch.setattr(subprocess, "run", instead)

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from eec.cli.many_runs import RETRIES, do_in_sequence, how_far, run_config, say, tell_outcomes
+from eec.cli.many_runs import (
+    RETRIES,
+    check_folder,
+    do_in_sequence,
+    how_far,
+    run_config,
+    say,
+    tell_outcomes,
+)
 from eec.cli.run import DATASET_NAMES, file_name
 from eec.errors import UserError
 from eec.methods.options import Net, RecipeName
@@ -98,7 +106,10 @@ class Compare:
         methods = self._check()
         folder = self.out or Path("runs") / f"compare-{file_name(self.dataset)}"
         seeds = range(self.seeds)
+        check_folder(folder)
         sweep = plan([self._config(m, seed) for m in methods for seed in seeds], folder)
+        if sweep.left and self.engine != "ray":  # whose machines may have the data elsewhere
+            _try(sweep)
         self._tell(methods, sweep, folder)
         try:
             failed = self._do(sweep)
@@ -196,6 +207,16 @@ class Compare:
             lines.insert(0, f"{failed} of {len(sweep.jobs)} runs failed and are not in it.")
         for line in lines:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _try(sweep: Sweep) -> None:
+    """What none of the runs could read or learn is told once, before the first."""
+    from eec.runs.run import read_stream, untaught
+
+    stream = read_stream(sweep.left[0].config)
+    firsts = {job.config.method: job.config for job in reversed(sweep.left)}
+    for config in firsts.values():
+        untaught(config, stream)
 
 
 def _lacking(method: str) -> list[str]:

@@ -32,7 +32,7 @@ class Display:
         self.console = console
         self.quiet = quiet
         self.bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
             TaskProgressColumn(),
             TextColumn("{task.fields[left]}", style="dim"),
@@ -65,8 +65,10 @@ class Display:
             return
         first = stream.increments[0].train
         lines = [
-            f"{stream.name}: {len(stream.class_order)} classes in {self.count} increments, "
-            f"judged on {stream.judged_on} images",
+            Text(
+                f"{stream.name}: {len(stream.class_order)} classes in {self.count} increments, "
+                f"judged on {stream.judged_on} images"
+            ),
             *(Text(notice, style="dim") for notice in stream.notices),
             Text(f"     images {size_words(shape_of(first.images))}", style="dim"),
             *(Text(f"     {part} {_size(net)}", style="dim") for part, net in nets.items()),

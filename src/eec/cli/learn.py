@@ -52,7 +52,7 @@ class Learn:
     """Pixels a side: short side to it, then the square in the centre [as the learner has it; 32].
     """
     code: str | None = None
-    """Shape of an episode, channels x side x side [as the learner has it; 16x8x8]."""
+    """Shape of an episode, channels x side x side [as the learner has it; by the images]."""
     net: Net | None = None
     """Classifier [as the learner has it; tiny for grey, small for colour images]."""
     flip: bool = False
@@ -103,12 +103,12 @@ class Learn:
 
     def _begin(self) -> Method:
         """A new learner, of the kind that measures best."""
-        from eec.data.images import SMALLEST
+        from eec.data.images import check_size
         from eec.methods.registry import choose_options, make_method
         from eec.training.runtime import choose_runtime
 
-        if self.size is not None and self.size < SMALLEST:
-            raise UserError(f"--size is {self.size}: images need {SMALLEST} pixels a side at least")
+        if self.size is not None:
+            check_size(self.size)
         if self.seed is not None and self.seed < 0:
             raise UserError(f"--seed is {self.seed}: use a whole number, 0 or more")
         options = choose_options(
@@ -182,7 +182,7 @@ class LearnerFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.place = path.resolve()  # a link stays a link
+        self.place = Path(os.path.realpath(path))  # a link stays a link
         self._check_place()
         self.before = self._print()
 

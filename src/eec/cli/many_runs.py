@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eec.cli.run import Run
+from eec.errors import UserError
 from eec.runs.config import RunConfig
 from eec.runs.sweep import Job, Sweep
 
@@ -95,3 +98,12 @@ def tell_outcomes(outcomes: Iterator[Outcome], of: int | None = None, *, pages: 
 
 def say(line: str) -> None:
     print(f"eec: {line}", file=sys.stderr)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be written to, before a minute of work is lost."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UserError(f"--out {folder}: {there} is a file: choose a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"--out {folder}: {there} cannot be written to: choose another folder")

@@ -7,7 +7,6 @@ does it, and its line in FIGURES.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Annotated
 import tyro
 
 from eec.cli.experiment import Asked, carry_out, show
+from eec.cli.many_runs import check_folder
 from eec.errors import UserError
 from eec.methods.options import Linkage
 from eec.paper import experiments
@@ -67,6 +67,9 @@ class Paper:
     """Of figure3 and figure6: which episodes become one concept; the paper's is centroid."""
 
     def start(self, arguments: Sequence[str]) -> None:
+        if self.scale not in SCALES:
+            known = ", ".join(SCALES)
+            raise UserError(f"unknown scale {self.scale!r}: choose one of {known}")
         if self.name == "list":
             _list()
         elif self.name == "results":
@@ -76,7 +79,7 @@ class Paper:
             _encoded(self, arguments)
         elif self.name in experiments.EXPERIMENTS:
             self._check(made_of_runs=True)
-            _check_folder(self.folder)
+            check_folder(self.folder)
             asked = Asked(self.name, self.scale, self.seeds, self.folder, self.data_dir, self.jobs)
             (show if self.show else carry_out)(asked, arguments)
         else:
@@ -84,9 +87,6 @@ class Paper:
             raise UserError(f"unknown experiment {self.name!r}: choose one of {known}")
 
     def _check(self, *, made_of_runs: bool) -> None:
-        if self.scale not in SCALES:
-            known = ", ".join(SCALES)
-            raise UserError(f"unknown scale {self.scale!r}: choose one of {known}")
         if made_of_runs and (self.seed or self.linkage != "ward"):
             raise UserError("--seed and --linkage are of figure3 and figure6: use --seeds")
         if not made_of_runs and self.jobs != 1:
@@ -127,7 +127,7 @@ def _gather(folder: Path) -> None:
 
 def _encoded(asked: Paper, arguments: Sequence[str]) -> None:
     """Figures 3 and 6: codes of two numbers, and what is drawn from concepts of them."""
-    _check_folder(asked.folder)
+    check_folder(asked.folder)
 
     from rich.console import Console
 
@@ -143,17 +143,8 @@ def _encoded(asked: Paper, arguments: Sequence[str]) -> None:
     measures = write_whole(asked.folder / f"{asked.name}.json", facts.encode())
     picture = encoded_figure(result, asked.folder / "pictures" / f"{asked.name}.png")
     command = shlex.join(["eec", *arguments])
-    write_whole(asked.folder / "table.md", encoded_markdown(result, command, picture).encode())
+    write_whole(asked.folder / "table.md", encoded_markdown(result, command, picture))
     console = Console()
     console.print(encoded_table(result))
     for line in (*result.claims, f"measures  {measures}", f"picture   {picture}"):
         console.print(str(line), highlight=False, markup=False, soft_wrap=True)
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder that cannot be written to, before a minute of work is lost."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise UserError(f"--out {folder}: {there} is a file: choose a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(f"--out {folder}: {there} cannot be written to: choose another folder")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -165,4 +166,4 @@ def _class_names(path: Path, purpose: Purpose) -> tuple[list[str], int]:
 
 
 def _once(paths: list[Path]) -> list[Path]:
-    return list({path.resolve(): path for path in reversed(paths)}.values())[::-1]
+    return list({os.path.realpath(path): path for path in reversed(paths)}.values())[::-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +35,9 @@ class Report:
     def start(self, arguments: Sequence[str]) -> None:
         if not self.runs:
             raise UserError("nothing to report on: give the folder of a run, or several")
-        for path in self.runs:
-            if [other.resolve() for other in self.runs].count(path.resolve()) > 1:
+        places = [os.path.realpath(path) for path in self.runs]
+        for path, place in zip(self.runs, places, strict=True):
+            if places.count(place) > 1:
                 raise UserError(f"{path} is given twice: give each run once")
         if self.out is not None and self.out.is_dir():
             raise UserError(f"{self.out} is a folder: give the page a name, as in -o report.html")

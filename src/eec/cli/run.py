@@ -77,7 +77,7 @@ class Run:
     """Where to compute."""
     precision: Literal["auto", "float32", "bf16"] = "auto"
     """auto: bf16 where the hardware is fast at it, else float32."""
-    originals: bool = True
+    originals: Annotated[bool, tyro.conf.arg(help_behavior_hint="(default: kept)")] = True
     """Leave the few test images that the pictures show out of the run folder."""
     checkpoint_every: float = 60.0
     """Seconds of training between checkpoints, from which `eec resume` goes on."""

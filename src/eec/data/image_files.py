@@ -28,7 +28,7 @@ from torch import Tensor
 
 from eec.data.catalog import unseen
 from eec.data.decoding import has_grey_mode, pixels_of
-from eec.data.images import CHANNELS, SMALLEST
+from eec.data.images import CHANNELS, check_size
 from eec.errors import UserError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
@@ -136,8 +136,7 @@ def read_image(source: Source, size: int, channels: int) -> np.ndarray:
 
 def check_extent(size: int, channels: int) -> None:
     """Refuse what the nets could not work on."""
-    if size < SMALLEST:
-        raise UserError(f"size is {size}: images need at least {SMALLEST}x{SMALLEST} pixels")
+    check_size(size)
     if channels not in CHANNELS:
         raise UserError(f"{channels} channels: choose 1 (grey) or 3 (RGB)")
 

@@ -12,6 +12,7 @@ from eec.errors import UserError
 
 CHANNELS = (1, 3)
 SMALLEST = 8  # pixels; below it the nets have nothing left to look at
+LARGEST = 4096  # above it one batch would not fit into any memory
 
 _RESIZE_BATCH = 2048  # bounds the float32 copies while a whole data set is resized
 
@@ -37,10 +38,14 @@ def check_images(images: Tensor, *, name: str = "images") -> None:
     _check_extent(images, name)
 
 
+def check_size(size: int) -> None:
+    if not SMALLEST <= size <= LARGEST:
+        raise UserError(f"size is {size}: use {SMALLEST} to {LARGEST} pixels a side")
+
+
 def resize(images: Tensor, size: int) -> Tensor:
     """Short side to `size`, then the square in the centre; no change if it is that already."""
-    if size < SMALLEST:
-        raise UserError(f"size is {size}: images need at least {SMALLEST}x{SMALLEST} pixels")
+    check_size(size)
     height, width = images.shape[2:]
     if height == width == size:
         return images

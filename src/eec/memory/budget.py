@@ -32,7 +32,7 @@ def parse_budget(text: str) -> Budget:
     said = text.strip().lower()
     if said == "unlimited":
         return Budget()
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", said)
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*([a-z]*)", said)
     if match and not match[2] and match[1].isdigit() and int(match[1]):
         return Budget(slots=int(match[1]))
     if match and match[2] in UNITS and (amount := int(float(match[1]) * UNITS[match[2]])):

@@ -16,21 +16,19 @@ from eec.nets.compressor import LEVELS
 SAMPLE = 400  # codes by which an average is judged
 
 
-def mean_cost(memory: Memory, level: int, *, even: bool = False) -> float:
-    """Bytes that a code in memory takes on average at a level; `even`: if classes had as many."""
-    return memory.codecs[max(memory.codecs)].bytes_of_codes(sample(memory, even=even), level)
+def mean_cost(memory: Memory, level: int) -> float:
+    """Bytes that a code in memory takes on average at a level, if classes had as many."""
+    return memory.codecs[max(memory.codecs)].bytes_of_codes(sample(memory), level)
 
 
-def sample(memory: Memory, *, even: bool = False) -> Tensor:
-    """Some float codes of the newest codec, of every class that has any, or as many of each."""
+def sample(memory: Memory) -> Tensor:
+    """Some float codes of the newest codec, as many of each class, if it has them."""
     newest = max(memory.codecs)
     parts = [part for part in memory.kept if memory.codec_key(part.task) == newest]
-    total = sum(len(part.codes) for part in parts)
+    each = max(1, round(SAMPLE / len(parts)))
     chosen = []
     for part in parts:
-        share = 1 / len(parts) if even else len(part.codes) / total
-        count = max(1, round(SAMPLE * share))
-        places = torch.linspace(0, len(part.codes) - 1, min(count, len(part.codes)))
+        places = torch.linspace(0, len(part.codes) - 1, min(each, len(part.codes)))
         chosen.append(memory.packings[part.task].unpack(part.codes[places.round().long()]))
     return torch.cat(chosen)
 

@@ -198,7 +198,7 @@ def train_codec(
         codec = Codec(net, runtime, steps, attempt + 1)
         quality = judge(codec, images, classifier, targets)
         lost = math.inf if math.isnan(quality.unexplained) else quality.unexplained
-        if best is None or lost <= best[0]:
+        if best is None or quality.good or lost <= best[0]:  # good is more than few errors
             best = (lost, codec, quality)
         if quality.good:
             break

@@ -95,10 +95,11 @@ class Memory:
         packing = Packing.learn(code_type, codes, level, signed=codec.signed)
         self.packings[task] = packing
         packed = packing.pack(codes)
+        none = packed.new_empty((0, *packed.shape[1:]))  # not a view, which would hold all of them
         for target in targets.unique().tolist():
             mine = packed[targets == target]
             ones = torch.ones(len(mine), dtype=torch.int32)
-            self.kept.append(Kept(task, target, mine, ones, packed[:0]))
+            self.kept.append(Kept(task, target, mine, ones, none))
 
     def coarsen(self, level: int) -> None:
         """Round the codes of the newest codec to larger steps, all of them alike."""

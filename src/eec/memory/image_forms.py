@@ -132,4 +132,6 @@ def qualities(form: Form, *, in_bytes: bool, dropped: bool, now: int | None) -> 
     if not in_bytes:
         return [form.usual if now is None else min(form.usual, now)]
     *better, last = form.ladder
-    return [last] if dropped else [*(rung for rung in better if now is None or rung <= now), last]
+    if dropped and now is not None and now <= last:  # else what was dropped had no slots
+        return [last]
+    return [*(rung for rung in better if now is None or rung <= now), last]

@@ -124,8 +124,9 @@ def take_back(memory: Memory, tensors: Tensors, facts: Facts, tasks: int, code_t
     for group, places in groups.items():
         singles, concepts = ([facts[place][k] for place in places] for k in (2, 3))
         stretch = _Stretch(memory.codec_of(group) if code_type == "coded" else None, tensors)
-        episodes = stretch.codes(f"episodes.{group}", sum(singles)).split(singles)
-        centroids = spreads = [episodes[0][:0]] * len(places)
+        whole = stretch.codes(f"episodes.{group}", sum(singles))
+        episodes = whole.split(singles)
+        centroids = spreads = [whole.new_empty((0, *whole.shape[1:]))] * len(places)
         if any(concepts):
             name = f"concepts.{group}"
             centroids = stretch.codes(f"{name}.centroids", sum(concepts)).split(concepts)

@@ -8,6 +8,7 @@ A new method is one file: a subclass with `_learn`, and what it keeps in `_keep`
 
 from __future__ import annotations
 
+import copy
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -287,6 +288,16 @@ class Method(ABC):
             return "tiny" if image[0] == 1 else "small"
         return self.options.net
 
+    def _grown(self) -> Classifier:
+        """A classifier of the size that this one will be of after the task."""
+        assert self.image is not None
+        with seeded(0):
+            grown = copy.deepcopy(self.classifier)
+            if grown is None:
+                grown = self._new_classifier(self._seen_shape(self.image))
+            grown.grow(len(self.classes))
+        return grown
+
     def _new_classifier(self, image: Shape) -> Classifier:
         return self.runtime.place(CLASSIFIERS[self._net_name(image)](image))
 
@@ -327,7 +338,7 @@ class Method(ABC):
 
     def check(self, task: Task) -> None:
         """Refuse a task that cannot be learned, before anything has changed."""
-        self._check_shape(task.images)
+        self._check_shape(task.images, margin=True)
         side, shape = self.options.crop, shape_of(task.images)
         if side and not SMALLEST <= side <= min(shape[1:]):
             raise UserError(
@@ -342,11 +353,11 @@ class Method(ABC):
                     f"type {known[label].__name__}: use one type for this class"
                 )
 
-    def _check_shape(self, images: Tensor) -> None:
-        if self.image is None:
+    def _check_shape(self, images: Tensor, *, margin: bool = False) -> None:
+        """`margin`: with what crops are cut from. Without it images can be named, not learned."""
+        if self.image is None or shape_of(images) == self.image:
             return
-        # The nets' own pictures, which have no margin, may be asked about as well.
-        if shape_of(images) not in (self.image, self._seen_shape(self.image)):
+        if margin or shape_of(images) != self._seen_shape(self.image):
             raise UserError(
                 f"images are {size_words(shape_of(images))} but {size_words(self.image)} was "
                 "learned before: bring them to that size and mode"

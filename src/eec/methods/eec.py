@@ -274,7 +274,7 @@ class EECMethod(Keeper):
 
     def _lost_anew(self, rehearsal: list[Rehearsal]) -> float:
         """The share of the variance of what memory showed that its new codec does not keep."""
-        shown = torch.cat([r.images[:100] for r in rehearsal if len(r.images)])
+        shown = torch.cat([_pictures(r)[:100] for r in rehearsal])
         return judge(self.memory.codecs[1], shown, None, None).unexplained
 
     # 6. Store.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
 from dataclasses import asdict, fields, replace
@@ -46,15 +47,14 @@ ENOUGH = 0.95
 # Where less than this share of the codes fits, coarser ones are better than fewer.
 WORTH_DOUBLING = 0.67
 SPARE = 0.02  # of a budget in bytes, which may stay unused
-NAMES = 4_000  # bytes of the file's header that `small` or `tiny` takes, about
 LATER_COST = 1.15  # bytes of later images, where those of the first task are 1
 # The codec's nets are in the budget, too: bytes from which a compressor of this width pays, with
 # codes of so many channels (docs/codec.md).
 CODEC_SIZES = ((700_000, WIDTH, CHANNELS), (300_000, 24, CHANNELS), (0, 24, 20))
 FINE_BYTES = 150  # for 32x32 pixels, from which codes of more channels are the better ones
 FINE_NETS = 80_000  # bytes that their nets take
+HEADER_LINE = 100  # bytes that the name, type, shape and place of a tensor take in the file, about
 TOGETHER = "together"  # the name of a coded codec's nets and prior in the file
-HEADER = 8_000  # bytes of names in the file that a learner with nets has and a new one has not
 
 
 class Keeper(Method):
@@ -74,7 +74,10 @@ class Keeper(Method):
             net = new_autoencoder(image, self._codec_options(image))
         shares = (_share(self.options.keep_real, n) for n in Counter(task.labels).values())
         real = sum(shares) * task.images[0].nbytes
-        self._check_budget(len({*self.classes, *task.classes}), net, real)
+        after = copy.copy(self)
+        after.image = self.image or shape_of(task.images)
+        after.classes = list({*self.classes, *task.classes})
+        after._check_budget(net, real)
 
     def nets(self, image: Shape) -> Facts:
         seen = self._seen_shape(image)
@@ -162,7 +165,7 @@ class Keeper(Method):
         try:
             self._coarsen()
             self._shrink([])
-        except UserError:
+        except BaseException:
             self.options = options
             self.restore(*before)
             raise
@@ -183,8 +186,8 @@ class Keeper(Method):
             held = sum(len(part.codes) for part in self.memory.kept) + len(codes)
             # The first task's images cost less than others: its codec was trained on them.
             coming = LATER_COST * max(0, self.options.expected - held)
-            fixed = self._fixed_bytes() + (NAMES if self.classifier is None else 0)
-            most, end = (limit - fixed) / (held + coming) / ENOUGH, _coarsest(codec)
+            room = limit - self._fixed_bytes()
+            most, end = room / (held + coming) / ENOUGH, _coarsest(codec)
         else:
             return codec.level
         some = codes[:: math.ceil(len(codes) / SAMPLE)]
@@ -212,30 +215,33 @@ class Keeper(Method):
             return
         if budget.bytes is not None and self._bytes_kept() <= budget.bytes:
             return  # coded episodes differ in size: whether all fit, only weighing tells
+        least = self._least * len(self.memory.slots())
         if budget.slots is not None:
-            self._shrink_to(budget.slots, self._least * len(self.memory.slots()), notes)
+            if budget.slots < least:
+                self._refuse_budget(least)
+            self._shrink_to(budget.slots, notes)
             return
         assert budget.bytes is not None
         one = self._slot_bytes(self.memory.codec_of(self.tasks).net)
         whole, fixed, fell = self.memory.kept, self._fixed_bytes(), False
-        slots = max(0, int((budget.bytes - fixed) / one))
+        slots = max(least, int((budget.bytes - fixed) / one))
         while True:
-            self._shrink_to(slots, fixed + self._least * len(self.memory.slots()) * one, notes)
+            self._shrink_to(slots, notes)
             # Those that are left may be dearer or cheaper than all were: only weighing tells.
-            room = budget.bytes - self._bytes_kept()
-            each = max(1.0, (budget.bytes - room - fixed) / slots)
+            needed = self._bytes_kept()
+            room, each = budget.bytes - needed, max(1.0, (needed - fixed) / slots)
+            if room < 0 and slots == least:
+                self._refuse_budget(needed)
             if room < 0:
-                slots, fell = slots - math.ceil(-room / each), True
+                slots, fell = max(least, slots - math.ceil(-room / each)), True
             elif fell or room <= SPARE * budget.bytes:
                 return
             else:
                 slots += math.ceil(room / each)
             self.memory.kept = whole
 
-    def _shrink_to(self, slots: int, needed: float, notes: list[str]) -> None:
-        """Integrate every class into its share of so many slots; `needed` is what would do."""
-        if slots < self._least * len(self.memory.slots()):
-            self._refuse_budget(len(self.memory.slots()), needed)
+    def _shrink_to(self, slots: int, notes: list[str]) -> None:
+        """Integrate every class into its share of so many slots."""
         seed, o = derive_seed(self.seed, "integrate", self.tasks), self.options
         shrink(self.memory, self._shares(slots, notes), o.over_budget, o.linkage, seed)
 
@@ -258,40 +264,41 @@ class Keeper(Method):
     def _least(self) -> int:
         return POLICIES[self.options.over_budget].least
 
-    def _check_budget(self, classes: int, net: CodecNet, real: int) -> None:
+    def _check_budget(self, net: CodecNet, real: int) -> None:
         """Refuse early what cannot fit beside so many bytes of real images; an estimate, since what
-        is stored in the end decides."""
+        is stored in the end decides. `self` has the image and the classes of after the task."""
         budget = parse_budget(self.options.memory)
-        slots = classes * self._least
+        slots = len(self.classes) * self._least
         if budget.slots is not None and slots > budget.slots:
-            self._refuse_budget(classes, slots)
+            self._refuse_budget(slots)
         if budget.bytes is not None:
-            again = self.options.codec in ("per-task", "warm") or not self.memory.codecs
-            # Of coded codecs, which are compressed when they are trained, half is a safe guess.
-            halves = [net.decoder]
-            if not self._coded and not self.forgets_encoders:
-                halves.append(net.encoder)
-            codec = sum(
-                _bytes_of(pack_weights(weights_of(half, ""), self.options.code_type))
-                for half in halves
-            )
-            least = self._fixed_bytes() + codec * again + slots * self._slot_bytes(net) + real
+            most = self._fixed_bytes() + slots * self._slot_bytes(net) + real
+            least = most
+            if self.options.codec in ("per-task", "warm") or not self.memory.codecs:
+                codec = self._written_codec("codecs.1.", Codec(net, self.runtime))
+                most += _bytes_of(codec) + HEADER_LINE * (len(codec) + 3)  # codes and counts, too
+                # Before they are trained, coded nets are noise, which is not compressed: half of
+                # that is a safe guess.
+                least += _bytes_of(codec) / (2 if self._coded else 1)
             if least > budget.bytes:
-                self._refuse_budget(classes, least + HEADER)
+                self._refuse_budget(most)
 
-    def _refuse_budget(self, classes: int, least: float) -> NoReturn:
+    def _refuse_budget(self, least: float) -> NoReturn:
         in_bytes = parse_budget(self.options.memory).bytes is not None
+        # The budget stands in the file, too: some bytes more for one of more digits.
+        enough = f"{math.ceil((least + 16) / 1000)}kB" if in_bytes else least
         raise UserError(
             f"memory {self.options.memory} is too small for the codec and the least of each of "
-            f"{classes} classes: use {f'{math.ceil(least / 1000)}kB' if in_bytes else least} "
-            "or more"
+            f"{len(self.classes)} classes: use {enough} or more"
         )
 
     # Bytes.
 
     def _bytes_kept(self) -> int:
-        """What the file of this learner has besides the classifier."""
-        return len(learner_bytes(self)) - self.bytes_by_part()["classifier"]
+        """What the file of this learner will have besides the classifier, which is to grow yet."""
+        twin = copy.copy(self)
+        twin.classifier = self._grown()
+        return len(learner_bytes(twin)) - twin.bytes_by_part()["classifier"]
 
     def _fixed_bytes(self) -> int:
         """What it has besides the classifier and the codes."""
@@ -299,14 +306,13 @@ class Keeper(Method):
         return self._bytes_kept() - parts["episodes"] - parts["concepts"] - parts["counts"]
 
     def _slot_bytes(self, net: CodecNet) -> float:
-        """A code and its count; of coded ones, which differ, what they take on average
-        where classes have as many."""
+        """A code and its count; of coded ones, which differ, what they take on average."""
         values = math.prod(net.code_shape)
         if not self._coded:
             return values * CODE_TYPES[self.options.code_type].itemsize + 4
         if not self.memory.kept:
             return values // 16  # a guess, to refuse early what cannot be
-        return mean_cost(self.memory, self.memory.codec_of(self.tasks).level, even=True) + 1
+        return mean_cost(self.memory, self.memory.codec_of(self.tasks).level) + 1
 
     @property
     def _coded(self) -> bool:

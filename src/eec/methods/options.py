@@ -125,6 +125,11 @@ class EECOptions(ClassifierOptions):
                 "autoencoder=variational is for plain codes, as rounding is the noise of coded "
                 "ones: use code_type=uint8, or autoencoder=plain"
             )
+        if self.image_bytes < 0:
+            raise UserError(
+                f"image_bytes is {self.image_bytes!r}: use 1 or more, or 0 for as many "
+                "as memory allows"
+            )
         if self.image_bytes and self.code_type != "coded":
             raise UserError("image_bytes is for coded episodes: use code_type=coded")
         if self.output == "norm" and self.code_type == "coded":

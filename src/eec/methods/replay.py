@@ -28,9 +28,9 @@ from eec.methods.archive import learner_bytes
 from eec.methods.contract import Facts, Method, Report, Tensors
 from eec.methods.mixture import Mixture, detail_of
 from eec.methods.options import CompressedReplayOptions, ReplayOptions
-from eec.nets.classifiers import Classifier, shape_of
+from eec.nets.classifiers import shape_of
 from eec.training.batches import Detail
-from eec.training.runtime import derive_seed, seeded
+from eec.training.runtime import derive_seed
 
 
 @dataclass(frozen=True)
@@ -271,16 +271,6 @@ class Replay(Method):
         """The same for so many times the images: all else is there once."""
         each = self._length_bytes(kept)
         return self._weigh(kept) + (times - 1) * sum(len(body) + each for body in kept.bodies)
-
-    def _grown(self) -> Classifier:
-        """A classifier of the size that this one will be of after the task."""
-        assert self.image is not None
-        with seeded(0):
-            grown = copy.deepcopy(self.classifier)
-            if grown is None:
-                grown = self._new_classifier(self._seen_shape(self.image))
-            grown.grow(len(self.classes))
-        return grown
 
     def _refuse(self, classes: int, least: int) -> NoReturn:
         memory, in_bytes = self.options.memory, parse_budget(self.options.memory).bytes is not None

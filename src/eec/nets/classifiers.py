@@ -1,4 +1,4 @@
-"""The classifiers `D`: three of the paper and a small one of ours.
+"""The classifiers `D`: three of the paper and two small ones of ours.
 
 Every one has a single head over all classes seen, grows it when classes arrive, and gives its last
 convolutional features (`f_c` of the content loss) by `features`. Sizes follow from the image shape.

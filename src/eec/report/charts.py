@@ -32,7 +32,7 @@ from eec.report.chart_style import (
 )
 from eec.report.folder import Measures, RunRecord
 from eec.report.heat_maps import confusion_chart, decay_chart, task_chart
-from eec.report.words import human_bytes, images_used, method_name
+from eec.report.words import human_bytes, images_used, method_name, reference_names
 
 # a part of memory and the phase that makes it share a colour
 STACK_COLOURS = {
@@ -74,8 +74,8 @@ def run_charts(record: RunRecord, joint: Sequence[RunRecord]) -> list[Chart]:
 def accuracy_chart(record: RunRecord, joint: Sequence[RunRecord]) -> Chart:
     own = f"this run: {method_name(record.config)}, {images_used(record)}"
     rows = _curve(record, own)
-    for other in joint:
-        rows += _curve(other, f"{other.method}, {images_used(other)}")
+    for other, name in zip(joint, reference_names(record, joint), strict=True):
+        rows += _curve(other, name)
     printed = [
         {"k": k, "accuracy": n.value, "series": f"paper: {row}", "where": f"{n.table}, {n.column}"}
         for row, numbers in paper_points(record).items()

@@ -372,6 +372,6 @@ FORMS = {"md": as_markdown, "csv": as_csv, "json": as_json}
 def write_comparison(comparison: Comparison, folder: Path) -> list[Path]:
     """comparison.md, comparison.csv and comparison.json."""
     return [
-        write_whole(folder / f"comparison.{ending}", form(comparison).encode())
+        write_whole(folder / f"comparison.{ending}", form(comparison))
         for ending, form in FORMS.items()
     ]

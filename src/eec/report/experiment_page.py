@@ -32,8 +32,8 @@ def write_result(result: Result, folder: Path) -> list[Path]:
     """table.md, report.html and the pictures; gives their paths."""
     pictures = _draw(result, folder / "pictures")
     return [
-        write_whole(folder / TABLE, as_markdown(result, pictures).encode()),
-        write_whole(folder / "report.html", render(_page(result)).encode()),
+        write_whole(folder / TABLE, as_markdown(result, pictures)),
+        write_whole(folder / "report.html", render(_page(result))),
         *pictures,
     ]
 

@@ -27,6 +27,7 @@ from eec.report.words import (
     images_used,
     method_name,
     percent,
+    reference_names,
     run_name,
     short_label,
     stream_words,
@@ -82,13 +83,10 @@ def accuracy_figure(record: RunRecord, references: Sequence[RunRecord], path: Pa
         axes = figure.add_subplot()
         own = f"this run: {method_name(record.config)}, {images_used(record)}"
         _curve(axes, record, own, BLUE, "o", 2.4)
-        for i, run in enumerate(references):
+        names = reference_names(record, references)
+        for i, (run, name) in enumerate(zip(references, names, strict=True)):
             colour = REFERENCE_COLOURS[i % len(REFERENCE_COLOURS)]
             marker = REFERENCE_MARKERS[i % len(REFERENCE_MARKERS)]
-            name = f"{run.method}, {images_used(run)}"
-            name += "" if run.seed is None else f", seed {run.seed}"
-            if run.dataset != record.dataset:
-                name += f", on {run.dataset}"
             _curve(axes, run, name, colour, marker, 1.6)
         _paper(axes, record)
         if start == 0:

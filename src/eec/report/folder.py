@@ -124,6 +124,13 @@ def _check_measures(line: str, where: str) -> Measures:
             value = float(value)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise UserError(f"{where} has no usable `{key}`: restore the file or run again")
+    for key in ("bytes", "seconds"):
+        if not all(value is None or _is_number(value) for value in measures[key].values()):
+            raise UserError(f"{where} has no usable `{key}`: restore the file or run again")
     if not math.isfinite(measures["accuracy"]):
         raise UserError(f"{where} has an infinite `accuracy`: restore the file or run again")
     return measures
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

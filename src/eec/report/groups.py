@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from eec.report import words
@@ -15,6 +16,7 @@ from eec.report.folder import RunRecord
 # A seed decides these, or they say where a run was made and not what it was.
 NOT_COMPARED = {"seed", "command", "place", "originals", "nets"}
 NOT_COMPARED_IN_STREAM = {"class_order", "notices"}
+NOT_COMPARED_IN_OPTIONS = {"expected"}
 NEVER_NAMED = {"method", "strict"}
 
 
@@ -36,10 +38,12 @@ class Group:
 
 def group_runs(records: Sequence[RunRecord]) -> list[Group]:
     """In the order given; each is called by what sets it apart from the others."""
-    gathered: dict[str, list[RunRecord]] = {}
+    gathered: dict[tuple[str, int], list[RunRecord]] = {}
     for record in records:
         key = json.dumps(_compared(record), sort_keys=True)
-        gathered.setdefault(key, []).append(record)
+        # A seed that was run again says nothing of what other seeds would: a group of its own.
+        again = next(n for n in count() if record.seed not in _seeds(gathered.get((key, n), [])))
+        gathered.setdefault((key, again), []).append(record)
     settings = [_flat(_compared(runs[0])) for runs in gathered.values()]
     differing = [
         key
@@ -54,7 +58,15 @@ def group_runs(records: Sequence[RunRecord]) -> list[Group]:
             if others[0].method == runs[0].method
         ]
         names.append(_name(runs[0], one, same_method, differing))
+    names = [
+        name if names.count(name) == 1 else f"{name}, {runs[0].path.name}"
+        for name, runs in zip(names, gathered.values(), strict=True)
+    ]
     return [Group(n, runs) for n, runs in zip(names, gathered.values(), strict=True)]
+
+
+def _seeds(records: Sequence[RunRecord]) -> list[object]:
+    return [record.seed for record in records]
 
 
 def _name(
@@ -71,6 +83,8 @@ def _name(
 
 def _compared(record: RunRecord) -> dict[str, Any]:
     config = {k: v for k, v in record.config.items() if k not in NOT_COMPARED}
+    if isinstance(options := config.get("options"), dict):
+        config["options"] = {k: v for k, v in options.items() if k not in NOT_COMPARED_IN_OPTIONS}
     stream = {k: v for k, v in record.stream.items() if k not in NOT_COMPARED_IN_STREAM}
     return config | {"stream": stream}
 

@@ -54,7 +54,7 @@ def write_page(
         content = _one_run(records[0], joint)
     else:
         content = _several_runs(records)
-    return write_whole(path, render(content).encode("utf-8"))
+    return write_whole(path, render(content))
 
 
 def render(content: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ def gather(folder: Path, names: Sequence[str], out: Path) -> list[Path]:
     text = out.read_text(encoding="utf-8") if out.exists() else HEAD
     for place in there:
         text = _put(text, place.name, _with_pictures(place, out.parent / "pictures"))
-    write_whole(out, text.encode())
+    write_whole(out, text)
     return [place / TABLE for place in there]
 
 

@@ -133,3 +133,16 @@ def mean_gap(measures: Measures) -> float | None:
         and entry.get("reconstructed") is not None
     ]
     return sum(gaps) / len(gaps) if gaps else None
+
+
+def reference_names(record: RunRecord, others: Sequence[RunRecord]) -> list[str]:
+    """What each run beside this one is called in a figure: no two alike."""
+    names = []
+    for run in others:
+        name = f"{run.method}, {images_used(run)}"
+        name += "" if run.seed is None else f", seed {run.seed}"
+        names.append(name if run.dataset == record.dataset else f"{name}, on {run.dataset}")
+    return [
+        name if names.count(name) == 1 else f"{name}, {run.path.name}"
+        for name, run in zip(names, others, strict=True)
+    ]

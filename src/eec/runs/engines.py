@@ -35,7 +35,7 @@ from eec.runs.found import in_use, look_at
 from eec.runs.judge import Measures
 from eec.runs.resume import is_finished, read_config
 from eec.runs.run import Watcher, go_on, prepare, run
-from eec.runs.sweep import Job, clear
+from eec.runs.sweep import Job
 from eec.training.journal import Journal
 from eec.training.loop import Progress, quiet
 
@@ -83,7 +83,6 @@ def do(job: Job, watch: Watch) -> None:
 
 def _begin(job: Job, watch: Watch) -> None:
     stream, method = prepare(job.config, watch.reading)
-    clear(job.path)
     folder = RunFolder.make(job.path, overwrite=False)
     try:
         run(job.config, stream, method, folder, watch.watcher, watch.journal)

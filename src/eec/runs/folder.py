@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from eec.errors import UserError
-from eec.files import write_whole
+from eec.files import PART, write_whole
 from eec.runs import lock
 from eec.runs.lock import Lock
 
@@ -24,6 +25,10 @@ CONTENTS = {
     MARK, "environment.json", "measures.jsonl", "learner.eec", "checkpoint", "samples.safetensors",
     "pictures", "report.html",
 }  # fmt: skip
+RECALLED = {
+    "increment": int, "classes_seen": int, "classes": list, "accuracy": int | float,
+    "accuracy_by_task": list, "newest_share": dict, "bytes": dict, "seconds": dict,
+}  # fmt: skip  # of a line of measures, when a run goes on
 EARLIER = ".earlier"  # where a run that is being replaced waits for the new one's first line
 
 
@@ -36,8 +41,11 @@ class RunFolder:
         self.made = [place for place in (path, *path.parents) if not place.exists()]
         path.mkdir(parents=True, exist_ok=True)
         self.lock: Lock | None = Lock(path)
-        for part in path.rglob(".*.part"):  # of a process that was killed while it wrote
-            part.unlink()
+        try:
+            self._recover()
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def make(cls, path: Path, *, overwrite: bool) -> RunFolder:
@@ -61,15 +69,17 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """The folder of a run that is to go on."""
-        if not _is_run(path):
+        if not _is_run(path) and not _is_run(path / EARLIER):
             raise UserError(f"{path} is not a run folder: give the folder that `eec run` wrote to")
         try:
             folder = cls(path)
         except OSError as error:
             raise UserError(f"cannot go on in {path}: {error.strerror}") from error
-        with suppress(FileNotFoundError):
-            text = (path / "measures.jsonl").read_text()
-            folder.lines = [f"{line}\n" for line in text.split("\n") if line]
+        try:
+            folder.lines = _read_lines(path / "measures.jsonl")
+        except BaseException:
+            folder.close()
+            raise
         return folder
 
     def close(self) -> None:
@@ -110,11 +120,11 @@ class RunFolder:
 
     def read_json(self, name: str) -> dict[str, Any]:
         try:
-            value: dict[str, Any] = json.loads((self.path / name).read_bytes())
+            value = json.loads((self.path / name).read_bytes())
         except (OSError, ValueError):
-            raise UserError(
-                f"{self.path / name} cannot be read: restore it, or run again"
-            ) from None
+            value = None
+        if not isinstance(value, dict):
+            raise UserError(f"{self.path / name} cannot be read: restore it, or run again")
         return value
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
@@ -169,7 +179,7 @@ class RunFolder:
             return
         earlier.mkdir()
         try:
-            for entry in found:
+            for entry in sorted(found, key=_is_mark):  # the mark last: see `_recover`
                 entry.rename(earlier / entry.name)
         except OSError:
             self._put_back()
@@ -177,9 +187,26 @@ class RunFolder:
 
     def _put_back(self) -> None:
         earlier = self.path / EARLIER
-        for entry in earlier.iterdir():
+        for entry in sorted(earlier.iterdir(), key=_is_mark, reverse=True):
             entry.rename(self.path / entry.name)
         earlier.rmdir()
+
+    def _recover(self) -> None:
+        """Make whole what a process left that was killed: files half written, a run that was
+        being replaced and whose successor had not begun. Somebody else's folder is left alone."""
+        earlier = self.path / EARLIER
+        begun = not _is_run(self.path) and not _is_run(earlier) and _is_only_begun(self.path)
+        if not (begun or _is_run(self.path) or _is_run(earlier)):
+            return
+        _remove([entry for entry in self.path.iterdir() if _is_part(entry, CONTENTS)])
+        for place in (self.pictures, self.checkpoint, *self.checkpoint.glob("*")):
+            _remove([entry for entry in place.glob(".*") if _is_part(entry)])
+        marked = (self.path / MARK).exists()
+        if begun or (not marked and earlier.is_dir()):  # what the successor had written by then
+            _remove([entry for entry in self.path.iterdir() if entry.name in CONTENTS])
+        # The mark goes aside last and comes back first: with two of them both runs are whole.
+        if earlier.is_dir() and not (marked and (earlier / MARK).exists()):
+            self._put_back()
 
 
 def _check_replaceable(path: Path, found: list[Path], overwrite: bool) -> None:
@@ -203,7 +230,54 @@ def _is_run(path: Path) -> bool:
         config = json.loads((path / MARK).read_bytes())
     except (OSError, ValueError):
         return False
-    return isinstance(config, dict) and {"dataset", "method", "stream"} <= config.keys()
+    return (
+        isinstance(config, dict)
+        and {"dataset", "method"} <= config.keys()
+        and isinstance(config.get("stream"), dict)
+    )
+
+
+def _is_only_begun(path: Path) -> bool:
+    """Whether a run was killed in it before its mark was there: all else is somebody else's."""
+    others = [e for e in path.iterdir() if e.name != lock.NAME and not _is_part(e, CONTENTS)]
+    if [entry.name for entry in others] != ["environment.json"]:
+        return not others
+    try:
+        environment = json.loads(others[0].read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(environment, dict) and {"eec", "code"} <= environment.keys()
+
+
+def _is_part(entry: Path, of: Container[str] | None = None) -> bool:
+    """Whether `write_whole` was killed as it wrote it; `of`: as one of these files."""
+    name = PART.fullmatch(entry.name)
+    return name is not None and entry.is_file() and (of is None or name[1] in of)
+
+
+def _is_mark(entry: Path) -> bool:
+    return entry.name == MARK
+
+
+def _read_lines(path: Path) -> list[str]:
+    """One line an increment, each of which says what going on needs to know."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        lines = [f"{line}\n" for line in text.split("\n") if line]
+        whole = all(_is_measures(json.loads(line)) for line in lines)
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError):
+        whole = False
+    if not whole:
+        raise UserError(f"{path} cannot be read: restore it, or run again")
+    return lines
+
+
+def _is_measures(line: Any) -> bool:
+    return isinstance(line, dict) and all(
+        isinstance(line.get(name), kind) for name, kind in RECALLED.items()
+    )
 
 
 def _remove(entries: list[Path]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from eec.errors import UserError
 from eec.methods.registry import choose_options
 from eec.runs.config import RunConfig
-from eec.runs.folder import RunFolder
+from eec.runs.folder import MARK, RunFolder
 from eec.training.calibration import cpu_name
 from eec.training.runtime import choose_runtime
 
@@ -28,6 +28,10 @@ def read_config(folder: RunFolder, data_dir: Path | None = None) -> RunConfig:
         raise UserError(
             f"{folder.path} was begun by another version of eec ({missing} is not in its "
             "config.json): go on with that one, or run again"
+        ) from None
+    except (AttributeError, TypeError) as error:
+        raise UserError(
+            f"{folder.path / MARK} is damaged ({error}): restore it, or run again"
         ) from None
     return _as_it_began(config, folder.read_json("environment.json"))
 
@@ -70,5 +74,5 @@ def _from(folder: str, dataset: str) -> str:
     """`folder:birds` meant the one in the folder where the run was begun."""
     name, colon, argument = dataset.partition(":")
     if name == "folder":
-        return f"{name}{colon}{Path(folder) / argument}"
+        return f"{name}{colon}{Path(folder) / Path(argument).expanduser()}"
     return dataset

@@ -13,12 +13,14 @@ Free of torch: where nothing is to be done, the answer is there at once.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from eec.files import PART
 from eec.methods.options import OF_THE_STREAM
 from eec.runs import lock
 from eec.runs.config import RunConfig
@@ -130,7 +132,9 @@ def _options(options: dict[str, Any]) -> dict[str, Any]:
 def _dataset(name: str, place: Path) -> str:
     """`folder:birds` is the one in the folder where the run was begun."""
     stem, colon, argument = name.partition(":")
-    return f"{stem}:{(place / argument).resolve()}" if colon and stem == "folder" else name
+    if not colon or stem != "folder":
+        return name
+    return f"{stem}:{os.path.realpath(place / Path(argument).expanduser())}"
 
 
 def _read_order(path: Path) -> list[str] | str:
@@ -151,17 +155,7 @@ def _is_free(path: Path) -> bool:
     return not path.exists() or (path.is_dir() and not in_use(path) and not _contents(path))
 
 
-def clear(path: Path) -> None:
-    """Remove what a process left that was killed before its folder was a run's."""
-    if path.is_dir() and not in_use(path) and not _contents(path):
-        (path / "environment.json").unlink(missing_ok=True)
-
-
 def _contents(path: Path) -> list[Path]:
-    """All but what is written before `config.json`."""
+    """All but what is written before `config.json`, which `RunFolder.make` clears away."""
     early = {lock.NAME, "environment.json"}
-    return [
-        entry
-        for entry in path.iterdir()
-        if entry.name not in early and not (entry.name.startswith(".") and entry.suffix == ".part")
-    ]
+    return [e for e in path.iterdir() if e.name not in early and not PART.fullmatch(e.name)]

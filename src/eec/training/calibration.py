@@ -50,9 +50,14 @@ class Calibration:
         return "bf16" if self.bf16 * WORTH <= self.float32 else "float32"
 
     def __str__(self) -> str:
+        if not self.float32 and self.works:
+            return "bf16 is claimed but could not be measured"
         if not self.works:
             return "measured: bf16, though claimed, ended its trial"
         return f"measured: a step takes {self.bf16 / self.float32:.2f} of its time with bf16"
+
+
+UNKNOWN = Calibration(float32=0.0, bf16=1.0)  # for this process only: the next one tries again
 
 
 def claims_bf16() -> bool:
@@ -75,6 +80,8 @@ def calibrate() -> Calibration:
     if earlier := _read(path).get(key):
         return earlier
     measured = measure_apart()
+    if measured is None:
+        return UNKNOWN
     # Another process may have been first: all runs of a comparison are to go by one answer.
     known = _read(path)
     if key in known:
@@ -93,14 +100,17 @@ def _read(path: Path) -> dict[str, Calibration]:
         return {}  # not there, or not ours: it is measured again
 
 
-def measure_apart() -> Calibration:
-    """`measure` in a process of its own, which bf16 may end."""
+def measure_apart() -> Calibration | None:
+    """`measure` in a process of its own, which bf16 may end; None if something else did."""
     command = [sys.executable, "-c", f"from {__name__} import tell; tell()"]
     try:
         done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=True)
         return Calibration(**json.loads(done.stdout))
+    except subprocess.CalledProcessError as error:
+        ended = error.returncode < 0  # by a signal: an instruction that it does not have
+        return Calibration(float32=0.0, bf16=math.inf) if ended else None
     except (OSError, subprocess.SubprocessError, ValueError, TypeError):
-        return Calibration(float32=0.0, bf16=math.inf)
+        return None
 
 
 def measure() -> Calibration:

@@ -21,7 +21,8 @@ FIRST, THIRD, FIFTH = 3.4445, -4.7750, 2.0315
 class Muon(torch.optim.SGD):
     """Plain SGD, but for filters of convolutions, which keep their length: one a filter.
 
-    BatchNorm behind a convolution undoes any length, and a step means the same at all times.
+    BatchNorm behind a convolution undoes any length (where there is none, as behind the first of
+    `dcgan`, what follows makes up for it), and a step means the same at all times.
     """
 
     @torch.no_grad()

@@ -82,7 +82,9 @@ def _faster_precision(device: str) -> tuple[str, str]:
 def seeded(seed: int) -> Iterator[None]:
     """Draw initial weights from `seed` without touching anybody else's random numbers."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(
+            seed
+        )  # nets are made on the CPU; no device's is touched
         yield
 
 

@@ -74,6 +74,15 @@ def test_seeded_draws_from_its_seed_alone() -> None:
     assert drawn(5) == drawn(5) != drawn(6)
 
 
+def test_seeded_leaves_the_generators_of_devices_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reset(*_: object) -> None:
+        raise AssertionError("a user's own noise on a GPU would begin anew with each task")
+
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", reset)
+    with seeded(5):
+        torch.rand(1)
+
+
 def test_seeded_leaves_the_global_generators_as_they_were() -> None:
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]
     drawn(5)

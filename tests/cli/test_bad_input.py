@@ -65,7 +65,7 @@ def test_an_unknown_method(call: Call) -> None:
         (["--size", "0"], "size is 0: use 8 to 4096 pixels a side"),
         (["--size", "9" * 20], "use 8 to 4096 pixels a side"),
         (["--image-bytes", "-5"], "image_bytes is -5"),
-        (["--checkpoint-every", "0"], "--checkpoint-every 0.0"),
+        (["--checkpoint-every", "-1"], "--checkpoint-every -1.0"),
         (["--checkpoint-every", "nan"], "--checkpoint-every nan"),
         (["--crop", "64"], "crop is 64 but images are grey 32x32"),
         (["--memory", "5 apples"], "memory is '5 apples'"),

@@ -211,8 +211,8 @@ def test_a_task_that_drifts_is_told_of(
     learner = make()
     first = learner.learn(task_of(0, 1))
     second = learner.learn(task_of(2))
-    assert not any("--codec-refresh" in note for note in first.notes)
-    assert any("--codec-refresh" in note for note in second.notes)
+    assert not any("codec_refresh" in note for note in first.notes)
+    assert any("codec_refresh" in note for note in second.notes)
     assert second.autoencoder is not None and second.autoencoder["drift"] > 0
 
 

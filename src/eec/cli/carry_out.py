@@ -36,8 +36,8 @@ def carry_out(
     beside: Sequence[RunRecord] = (),
 ) -> None:
     """Do the work; when it is stopped or fails, say what is kept and how to go on."""
-    if not every > 0:
-        raise UserError(f"--checkpoint-every {every}: use a number of seconds above 0")
+    if not every >= 0:
+        raise UserError(f"--checkpoint-every {every}: use a number of seconds, 0 or more")
     console = Console()
     journal = Journal(every=every)
     folder: RunFolder | None = None

@@ -137,8 +137,8 @@ class Run:
     """How codes are kept: coded (rate-distortion net and entropy coder), or as plain numbers of the
     published autoencoder [by method: coded, published float32]."""
     image_bytes: int | None = None
-    """Bytes that a coded image may take on average [as --memory allows, and no more than it takes
-    to lose 1 % of the first task's variance]."""
+    """Bytes that a coded image may take on average [as a --memory in bytes allows; without one, as
+    many as it takes to lose 1 % of the first task's variance]."""
     codec_refresh: tyro.conf.FlagConversionOff[bool | None] = None
     """Train a frozen codec again, and encode memory anew, when it keeps a later task badly
     [False]."""

@@ -1,4 +1,4 @@
-"""Measures of a class-incremental learner (ALGORITHM.md, section 9), all in percent.
+"""Measures of a class-incremental learner, all in percent.
 
 Everything starts from a confusion matrix: rows are true classes, columns predicted ones, both in
 order of arrival. A class without test images has no accuracy: it is None, and means leave it out.

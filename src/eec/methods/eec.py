@@ -326,8 +326,8 @@ class EECMethod(Keeper):
         elif away > DRIFTED:
             report.notes.append(
                 "The codec of an earlier task keeps this one badly: in error and bytes it costs "
-                f"{away:.1f} times as much as what the codec was trained on; --codec-refresh "
-                "trains it again in such a case."
+                f"{away:.1f} times as much as what the codec was trained on; a learner begun with "
+                "codec_refresh trains it again in such a case."
             )
 
 

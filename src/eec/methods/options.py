@@ -64,7 +64,7 @@ class ClassifierOptions:
 
 @dataclass(frozen=True)
 class EECOptions(ClassifierOptions):
-    """EEC's choices (ALGORITHM.md, section 3); the defaults are the best that was measured."""
+    """EEC's choices (docs/the-gap.md, docs/codec.md); the defaults measured best."""
 
     codec: CodecKind = "frozen"
     """Autoencoder: frozen (trained on the first task, then kept), per-task (EEC as published), warm

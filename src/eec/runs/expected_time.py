@@ -19,7 +19,6 @@ import torch
 
 from eec.data.labels import distinct
 from eec.data.stream import Increment, Selection, Stream, Task
-from eec.memory.budget import parse_budget
 from eec.methods.contract import Method
 from eec.nets.classifiers import Shape, shape_of
 from eec.runs.judge import GAP_IMAGES
@@ -160,9 +159,6 @@ def images_trained_on(method: Method, plan: str, size: Size) -> int:
     if not keeps(method):
         return size.new
     old = size.seen  # whatever is kept is shown as often as it stands for
-    slots = parse_budget(getattr(options, "memory", "unlimited")).slots
-    if slots is not None and getattr(options, "over_budget", "") == "drop":
-        old = min(old, slots)
     if method.options.replay_per_epoch:
         old = min(old, method.options.replay_per_epoch)
     twice = getattr(options, "new_images", "") == "both"

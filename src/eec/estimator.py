@@ -80,6 +80,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         expected: int = 0,
         codec_refresh: bool = False,
         keep_real: float = 0.0,
+        distil: float = 1.0,
         seed: int = 0,
         device: str = "auto",
         precision: str = "auto",
@@ -110,6 +111,7 @@ class EEC(ClassifierMixin, BaseEstimator):
         self.expected = expected
         self.codec_refresh = codec_refresh
         self.keep_real = keep_real
+        self.distil = distil
         self.seed = seed
         self.device = device
         self.precision = precision

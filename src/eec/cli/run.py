@@ -145,6 +145,9 @@ class Run:
     keep_real: float | None = None
     """Share of each class's real images to keep on top of the episodes, as in 0.1: the run is then
     shown as not strict [0]."""
+    distil: float | None = None
+    """How much the classifier is to go on saying what it said before of old classes, times the
+    share of their images that memory has let go: nothing without --memory [1; as published 0]."""
     quality: int | None = None
     """Quality of replay-webp and replay-jpeg, 1 to 100; 0: the best at which all images fit a
     budget in bytes [0]."""

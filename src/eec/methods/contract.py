@@ -28,6 +28,7 @@ from eec.errors import UserError
 from eec.methods.options import ClassifierOptions
 from eec.nets.classifiers import CLASSIFIERS, Classifier, Shape, shape_of
 from eec.training.batches import Batches, Detail, to_float
+from eec.training.distillation import Teacher
 from eec.training.journal import Journal
 from eec.training.loop import Loss, Progress, apply, quiet, train
 from eec.training.recipes import find_recipe
@@ -210,11 +211,19 @@ class Method(ABC):
         weights: Tensor | None,
         report: Report,
         detail: Detail | None = None,
+        heed: float = 0.0,
     ) -> None:
-        """Grow the head and train `D`, warm, on one weighted mixture."""
+        """Grow the head and train `D`, warm, on one weighted mixture.
+
+        `heed` is how much the `D` of before counts: where memory shows few of many old images, what
+        it says of the others is most of what is left of them.
+        """
         assert self.image is not None
         seed = derive_seed(self.seed, "classifier", self.tasks)
         first = self.classifier is None
+        teacher = None
+        if heed and self._taught is not None:
+            teacher = Teacher(copy.deepcopy(self._taught), heed)
         with seeded(seed):
             if self.classifier is None:
                 self.classifier = self._new_classifier(self._seen_shape(self.image))
@@ -230,7 +239,7 @@ class Method(ABC):
             device = self.runtime.device
             drawn, weights = self._draw(targets, weights)
             weights = None if weights is None else weights.to(device)
-            loss = self._loss(net, targets.to(device), weights)
+            loss = self._loss(net, targets.to(device), weights, teacher)
             _, height, width = self._seen_shape(self.image)
             plan = self.recipe.first if first else self.recipe.later
             plan = plan.for_classes(len(self.arrived)).for_pixels(height * width)
@@ -247,14 +256,21 @@ class Method(ABC):
                 report.journal,
             )
 
-    def _loss(self, net: Classifier, targets: Tensor, weights: Tensor | None) -> Loss:
+    def _loss(
+        self,
+        net: Classifier,
+        targets: Tensor,
+        weights: Tensor | None,
+        teacher: Teacher | None = None,
+    ) -> Loss:
         """What `D` minimises over a mixture: the weighted cross entropy (eq. 6)."""
         even = self.recipe.smoothing
 
         def loss(batch: Tensor, index: Tensor) -> Tensor:
             said = net(batch).float()
             losses = cross_entropy(said, targets[index], reduction="none", label_smoothing=even)
-            return (losses if weights is None else losses * weights[index]).mean()
+            mean = (losses if weights is None else losses * weights[index]).mean()
+            return mean if teacher is None else mean + teacher(batch, said)
 
         return loss
 

@@ -55,7 +55,10 @@ class EECMethod(Keeper):
             left = self._plan_budget(report)
         mixture = self._mix(brought, targets, rehearsal, weights, left)
         detail = self._detail(images, mixture, report) if matched else None
-        self._train_classifier(mixture.images, mixture.targets, mixture.weights, report, detail)
+        heed = self.options.distil * _share_lost(rehearsal)
+        self._train_classifier(
+            mixture.images, mixture.targets, mixture.weights, report, detail, heed
+        )
         self.originals[self.tasks] = self._accuracy(images, targets)
         if not matched:
             self._train_autoencoder(images, targets, rehearsal, report)
@@ -329,6 +332,12 @@ class EECMethod(Keeper):
                 f"{away:.1f} times as much as what the codec was trained on; a learner begun with "
                 "codec_refresh trains it again in such a case."
             )
+
+
+def _share_lost(rehearsal: list[Rehearsal]) -> float:
+    """Of all old images, the share that memory has no episode of any more."""
+    seen = sum(int(r.part.counts.sum()) for r in rehearsal)
+    return 1 - sum(r.part.singles for r in rehearsal) / seen if seen else 0.0
 
 
 def _pictures(rehearsal: Rehearsal) -> Tensor:

@@ -109,7 +109,9 @@ class ICaRL(Replay):
         finally:
             self._lesson = None
 
-    def _loss(self, net: Classifier, targets: Tensor, weights: Tensor | None) -> Loss:
+    def _loss(
+        self, net: Classifier, targets: Tensor, weights: Tensor | None, teacher: object = None
+    ) -> Loss:
         """The binary cross entropy of all sigmoids, added up over classes as in the paper.
 
         Its code divides by the number of classes and has a rate that is larger by as much.

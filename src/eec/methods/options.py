@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -112,9 +113,13 @@ class EECOptions(ClassifierOptions):
     """Train the codec again, and encode memory anew, when it keeps a later task badly."""
     keep_real: float = 0.0
     """Share of each class's real images that is kept on top of the episodes: not strict if any."""
+    distil: float = 1.0
+    """How much `D` is to go on saying what it said before of the classes that it knew, times the
+    share of old images that memory has let go: nothing where all are kept."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check_distil(self.distil)
         if not 0 <= self.content <= 1:
             raise UserError(f"content is {self.content!r}: use a share from 0 to 1")
         if not 0 <= self.keep_real <= 1:
@@ -154,7 +159,7 @@ class GANOptions(ClassifierOptions):
 
 
 @dataclass(frozen=True)
-class ReplayOptions(ClassifierOptions):
+class ExemplarOptions(ClassifierOptions):
     """Real images of old classes, within a budget."""
 
     memory: str = "unlimited"
@@ -167,6 +172,19 @@ class ReplayOptions(ClassifierOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         parse_budget(self.memory)
+
+
+@dataclass(frozen=True)
+class ReplayOptions(ExemplarOptions):
+    """The same, shown as often as they stand for others."""
+
+    distil: float = 1.0
+    """How much `D` is to go on saying what it said before of the classes that it knew, times the
+    share of old images that memory has let go: nothing where all are kept."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_distil(self.distil)
 
 
 @dataclass(frozen=True)
@@ -190,6 +208,11 @@ class CompressedReplayOptions(ReplayOptions):
             )
 
 
+def _check_distil(value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise UserError(f"distil is {value!r}: use 0 or more, such as 1")
+
+
 PUBLISHED = EECOptions(
     net="dcgan",
     codec="per-task",
@@ -203,4 +226,5 @@ PUBLISHED = EECOptions(
     linkage="centroid",
     share="paper",
     code_type="float32",
+    distil=0.0,
 )

@@ -16,6 +16,7 @@ from eec.methods.options import (
     ClassifierOptions,
     CompressedReplayOptions,
     EECOptions,
+    ExemplarOptions,
     GANOptions,
     ReplayOptions,
 )
@@ -93,7 +94,7 @@ METHODS: dict[str, Entry] = {
     ),
     "icarl": Entry(
         "eec.methods.icarl:ICaRL",
-        ReplayOptions(memory="2000"),
+        ExemplarOptions(memory="2000"),
         "real images chosen by herding, distillation, the nearest mean of them",
     ),
 }

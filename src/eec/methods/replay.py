@@ -27,7 +27,7 @@ from eec.memory.showing import evenly
 from eec.methods.archive import learner_bytes
 from eec.methods.contract import Facts, Method, Report, Tensors
 from eec.methods.mixture import Mixture, detail_of
-from eec.methods.options import CompressedReplayOptions, ReplayOptions
+from eec.methods.options import CompressedReplayOptions, ExemplarOptions, ReplayOptions
 from eec.nets.classifiers import shape_of
 from eec.training.batches import Detail
 from eec.training.runtime import derive_seed
@@ -83,7 +83,7 @@ class Replay(Method):
 
     strict = False
     form: ClassVar[Form] = PIXELS
-    options: ReplayOptions
+    options: ExemplarOptions
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -107,7 +107,11 @@ class Replay(Method):
         with report.phase("rehearse"):
             mixture = self._mix(new)
             detail = self._detail(new, mixture)
-        self._train_classifier(mixture.images, mixture.targets, mixture.weights, report, detail)
+        assert isinstance(self.options, ReplayOptions)  # iCaRL learns in another way
+        heed = self.options.distil * _share_lost(before)
+        self._train_classifier(
+            mixture.images, mixture.targets, mixture.weights, report, detail, heed
+        )
         self.kept = left
 
     def _mix(self, new: list[Tensor]) -> Mixture:
@@ -331,6 +335,12 @@ class Replay(Method):
 
     def _parts(self) -> dict[str, int]:
         return {"images": 0, "labels": 0, "counts": 0}
+
+
+def _share_lost(kept: Kept) -> float:
+    """Of all images of the classes that are kept, the share that was let go."""
+    seen = sum(pile.seen for pile in kept.piles)
+    return 1 - len(kept.bodies) / seen if seen else 0.0
 
 
 def _bytes_tensor(content: bytes) -> Tensor:

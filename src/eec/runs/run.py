@@ -15,7 +15,7 @@ from eec.errors import UserError
 from eec.files import write_whole
 from eec.methods.archive import load_learner, save_learner
 from eec.methods.contract import Facts, Method
-from eec.methods.options import EECOptions, ReplayOptions
+from eec.methods.options import EECOptions, ExemplarOptions
 from eec.methods.registry import make_method
 from eec.nets.classifiers import shape_of
 from eec.runs.config import RunConfig
@@ -75,7 +75,7 @@ def untaught(config: RunConfig, stream: Stream) -> Method:
     if config.options.recipe == "paper":  # which knows of crops and mirrors only
         turn = 0
     options = replace(config.options, flip=stream.flip, turn=turn)
-    if isinstance(options, EECOptions | ReplayOptions):
+    if isinstance(options, EECOptions | ExemplarOptions):
         options = replace(options, expected=sum(len(i.train) for i in stream.increments))
     method = make_method(config.method, options, config.seed, runtime)
     method.check(stream.increments[0].task)

@@ -146,6 +146,7 @@ def _ablations(memory: str) -> Block:
         Line("eec, with decay", "eec", {"decay": True}),
         Line(f"eec, K={memory}", "eec", budget),
         Line(f"eec, K={memory}, drops", "eec", {**budget, "over_budget": "drop"}),
+        Line(f"eec, K={memory}, not distilled", "eec", {**budget, "distil": 0.0}),
     )
     # Where the published form forgets all there is, its parts cannot be told apart: the same
     # autoencoders, but new images shown as old ones are.
@@ -162,7 +163,7 @@ def _ablations(memory: str) -> Block:
         (published[6].name, published[7].name),
         (ours[1].name, ours[2].name),
         ("eec, with decay", "eec"),
-        (ours[4].name, ours[5].name),
+        *((ours[4].name, line.name) for line in ours[5:]),
         *((matched[0].name, line.name) for line in matched[1:]),
     )
     lines = published + ours + matched

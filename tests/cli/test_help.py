@@ -15,10 +15,10 @@ from eec.methods.registry import METHODS
 OPTIONS = [
     "--autoencoder", "--beside", "--checkpoint-every", "--class-order", "--classes-per-increment",
     "--code", "--code-type", "--codec", "--codec-refresh", "--content", "--content-scale",
-    "--crop", "--data-dir", "--decay", "--detail", "--device", "--help", "--image-bytes",
-    "--keep-head", "--keep-real", "--linkage", "--memory", "--method", "--net", "--new-images",
-    "--no-originals", "--out", "--output", "--over-budget", "--overwrite", "--per-class",
-    "--precision", "--quality", "--quiet", "--recipe", "--replay-per-epoch", "--returning", "--see",
+    "--crop", "--data-dir", "--decay", "--detail", "--device", "--distil", "--help",
+    "--image-bytes", "--keep-head", "--keep-real", "--linkage", "--memory", "--method", "--net",
+    "--new-images", "--no-originals", "--out", "--output", "--over-budget", "--overwrite",
+    "--per-class", "--precision", "--quality", "--quiet", "--recipe", "--replay-per-epoch", "--returning", "--see",
     "--seed", "--share", "--size", "--strict", "--turn", "--validation",
 ]  # fmt: skip
 

@@ -146,8 +146,8 @@ def test_a_run_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
 def test_what_a_process_left_that_died_at_once_is_no_obstacle(tmp_path: Path) -> None:
     place = tmp_path / "finetune-0"
     place.mkdir()
-    for name in ("environment.json", ".lock", ".config.json.0a.part"):
-        (place / name).write_text("")
+    for name in ("environment.json", ".lock", ".config.json.0a1b2c3d.part"):
+        (place / name).write_text('{"eec": "1", "code": "a"}')
     made(tmp_path)
     (found,) = find_runs(tmp_path)
     assert found.path == place and found.finished

@@ -195,7 +195,7 @@ class RunFolder:
         """Make whole what a process left that was killed: files half written, a run that was
         being replaced and whose successor had not begun. Somebody else's folder is left alone."""
         earlier = self.path / EARLIER
-        begun = not _is_run(self.path) and not _is_run(earlier) and _is_only_begun(self.path)
+        begun = not _is_run(self.path) and not _is_run(earlier) and is_only_begun(self.path)
         if not (begun or _is_run(self.path) or _is_run(earlier)):
             return
         _remove([entry for entry in self.path.iterdir() if _is_part(entry, CONTENTS)])
@@ -237,7 +237,7 @@ def _is_run(path: Path) -> bool:
     )
 
 
-def _is_only_begun(path: Path) -> bool:
+def is_only_begun(path: Path) -> bool:
     """Whether a run was killed in it before its mark was there: all else is somebody else's."""
     others = [e for e in path.iterdir() if e.name != lock.NAME and not _is_part(e, CONTENTS)]
     if [entry.name for entry in others] != ["environment.json"]:

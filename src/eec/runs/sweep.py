@@ -20,10 +20,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from eec.files import PART
 from eec.methods.options import OF_THE_STREAM
-from eec.runs import lock
 from eec.runs.config import RunConfig
+from eec.runs.folder import is_only_begun
 from eec.runs.found import FoundRun, find_runs, in_use
 
 NAMED_ORDERS = ("natural", "shuffled")
@@ -152,10 +151,5 @@ def _free(folder: Path, stem: str, seed: int) -> Path:
 
 
 def _is_free(path: Path) -> bool:
-    return not path.exists() or (path.is_dir() and not in_use(path) and not _contents(path))
-
-
-def _contents(path: Path) -> list[Path]:
-    """All but what is written before `config.json`, which `RunFolder.make` clears away."""
-    early = {lock.NAME, "environment.json"}
-    return [e for e in path.iterdir() if e.name not in early and not PART.fullmatch(e.name)]
+    """Or held by nothing but a run that never began, which `RunFolder.make` clears away."""
+    return not path.exists() or (path.is_dir() and not in_use(path) and is_only_begun(path))

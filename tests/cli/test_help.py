@@ -18,8 +18,8 @@ OPTIONS = [
     "--crop", "--data-dir", "--decay", "--detail", "--device", "--distil", "--help",
     "--image-bytes", "--keep-head", "--keep-real", "--linkage", "--memory", "--method", "--net",
     "--new-images", "--no-originals", "--out", "--output", "--over-budget", "--overwrite",
-    "--per-class", "--precision", "--quality", "--quiet", "--recipe", "--replay-per-epoch", "--returning", "--see",
-    "--seed", "--share", "--size", "--strict", "--turn", "--validation",
+    "--per-class", "--precision", "--quality", "--quiet", "--recipe", "--replay-per-epoch",
+    "--returning", "--see", "--seed", "--share", "--size", "--strict", "--turn", "--validation",
 ]  # fmt: skip
 
 ASK = """

@@ -23,6 +23,7 @@ from eec.methods.contract import Report
 from eec.methods.replay import Kept, Replay, equal_parts
 from eec.nets.classifiers import Classifier
 from eec.training.batches import to_float
+from eec.training.distillation import Teacher
 from eec.training.loop import Loss, apply
 
 
@@ -110,19 +111,24 @@ class ICaRL(Replay):
             self._lesson = None
 
     def _loss(
-        self, net: Classifier, targets: Tensor, weights: Tensor | None, teacher: object = None
+        self,
+        net: Classifier,
+        targets: Tensor,
+        weights: Tensor | None,
+        teacher: Teacher | None = None,
     ) -> Loss:
         """The binary cross entropy of all sigmoids, added up over classes as in the paper.
 
+        The lesson has its teacher, who is heeded in another way: none is given here.
         Its code divides by the number of classes and has a rate that is larger by as much.
         """
-        assert self._lesson is not None
-        teacher, arrived = self._lesson.teacher, self._lesson.arrived.to(targets.device)
+        assert self._lesson is not None and teacher is None
+        taught_by, arrived = self._lesson.teacher, self._lesson.arrived.to(targets.device)
         classes = len(self.classes)
 
         def loss(batch: Tensor, index: Tensor) -> Tensor:
             with torch.no_grad():
-                before = None if teacher is None else teacher(batch).float()
+                before = None if taught_by is None else taught_by(batch).float()
                 wanted = distillation_targets(targets[index], arrived[index], classes, before)
             said = net(batch).float()
             losses = binary_cross_entropy_with_logits(said, wanted, reduction="none").sum(1)

@@ -24,6 +24,7 @@ from eec.cli.run import Run
 from eec.cli.runs import Runs
 from eec.cli.show import Show
 from eec.errors import UserError
+from eec.training.allocator import keep_freed_memory
 
 INTERRUPTED = 130  # what shells report for Ctrl-C
 BROKEN_PIPE = 141  # and for a program whose reader went away
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A minus sign that an old terminal lacks must not end a run of hours.
         sys.stdout.reconfigure(errors="replace")
+    keep_freed_memory()
     try:
         command.start(given)
         sys.stdout.flush()

@@ -36,6 +36,7 @@ from eec.runs.judge import Measures
 from eec.runs.resume import is_finished, read_config
 from eec.runs.run import Watcher, go_on, prepare, run
 from eec.runs.sweep import Job
+from eec.training.allocator import keep_freed_memory
 from eec.training.journal import Journal
 from eec.training.loop import Progress, quiet
 
@@ -183,6 +184,7 @@ def _work(sender: Connection, job: Job, threads: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: journal.stop())
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
+    keep_freed_memory()
     try:
         do(job, Watch(Nobody(), journal))
         sender.send(None)

@@ -44,6 +44,7 @@ from eec.memory import entropy
 from eec.memory.codec import Codec, CodecOptions, train_codec
 from eec.memory.codes import Packing
 from eec.memory.weights import compressed, pack_weights
+from eec.methods.contract import Method
 from eec.methods.options import ClassifierOptions
 from eec.methods.registry import make_method
 from eec.nets.compressor import CHANNELS, FINE_CHANNELS, LEVELS, WIDTH
@@ -163,18 +164,37 @@ def train(data: Dataset, asked: argparse.Namespace, kind: str, runtime: Runtime)
     )
     if kind == "coded":
         options = replace(options, code=asked.code)
+    images, classifier = data.train_images[chosen], None
+    if asked.content:
+        labels = [data.train_labels[i] for i in chosen.tolist()]
+        classifier = taught(images, labels, data, asked, runtime).classifier
+        options = replace(options, content=asked.content)
     recipe = find_recipe("fast")
     plan = recipe.compressor if kind == "coded" else recipe.autoencoder
     if kind == "coded" and asked.steps:
         plan = Plan("adam", rate=plan.rate, batch=plan.batch, steps=asked.steps, clip=plan.clip)
     began = time.perf_counter()
-    codec = train_codec(data.train_images[chosen], options, plan, runtime, asked.seed)
+    codec = train_codec(images, options, plan, runtime, asked.seed, classifier=classifier)
     took, size = time.perf_counter() - began, net_bytes(codec, kind) / 1000
     print(
         f"{kind} codec: {codec.steps} steps on {len(chosen)} images of {asked.taught} classes, "
         f"{took:.0f} s, nets of {size:.0f} kB"
     )
     return codec
+
+
+def taught(
+    images: Tensor,
+    labels: Sequence[Label],
+    data: Dataset,
+    asked: argparse.Namespace,
+    runtime: Runtime,
+) -> Method:
+    """A classifier that has learned these, all at once."""
+    options = ClassifierOptions(flip=data.flip, turn=data.turn, recipe=asked.recipe)
+    method = make_method("joint", options, asked.seed, runtime)
+    method.learn(Task(images, list(labels)))
+    return method
 
 
 def accuracy(
@@ -200,9 +220,7 @@ def accuracy(
     if key not in known:
         # As many steps whatever was kept: an image is shown the more often the fewer there are.
         times = max(1, round(asked.per_class * asked.epochs / 6 / each))
-        options = ClassifierOptions(flip=data.flip, turn=data.turn, recipe=asked.recipe)
-        method = make_method("joint", options, asked.seed, runtime)
-        method.learn(Task(decoded.repeat(times, 1, 1, 1), labels * times))
+        method = taught(decoded.repeat(times, 1, 1, 1), labels * times, data, asked, runtime)
         some = places_of(data, JUDGED)
         calls = method.predict(data.test_images[some])
         right = [call == data.test_labels[i] for call, i in zip(calls, some.tolist(), strict=True)]
@@ -272,6 +290,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0, help="of our codec's training [default]")
     parser.add_argument("--width", type=int, default=WIDTH, help=f"of our codec [{WIDTH}]")
     parser.add_argument("--code", default="auto", help="shape of our codes, such as 64x4x4 [auto]")
+    parser.add_argument(
+        "--content",
+        type=float,
+        default=0.0,
+        help="share of the content loss, by a classifier that learned the taught classes [0]",
+    )
     parser.add_argument("--images", type=int, default=2000, help="test images for errors [2000]")
     parser.add_argument("--rows", default="ours,fine,published,files")
     parser.add_argument("--only", default="", help="rows with these names, by ;")

@@ -3,8 +3,9 @@
     python benchmarks/speed.py [--data DATA] [--rounds 5] [--steps 100] [--per-class 500]
 
 Same nets, steps, batch sizes and images: MNIST where `--data` names a folder that has it, else the
-embedded digits. Ours, the plain way (`plain.py`) and the nets' arithmetic alone take turns in one
-process, so that a busy machine slows all of them down; ratios are of medians. With one thread,
+embedded digits. Ours, the plain way (`plain.py`) and the nets' arithmetic alone take turns, so that
+a busy machine slows all of them down; ratios are of medians. The plain way has a process of its
+own: ours holds on to freed memory, as that of `eec run` does. With one thread,
 `--cpu-time` leaves out the time in which other processes had the core. `--guard` ends with
 status 1 where a ratio is under its guard; `--peak N` also runs `eec run` in a process of its own,
 with N images a class (0: all), and tells its peak memory.
@@ -14,14 +15,17 @@ from __future__ import annotations
 
 import argparse
 import copy
+import multiprocessing
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import plain
@@ -39,6 +43,7 @@ from eec.methods.registry import choose_options, make_method
 from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import CLASSIFIERS, Classifier, shape_of
 from eec.nets.compressor import Compressor
+from eec.training.allocator import keep_freed_memory
 from eec.training.batches import Batches
 from eec.training.loop import _optimizer, apply, quiet, train
 from eec.training.recipes import Plan, find_recipe
@@ -331,18 +336,63 @@ def matrix_rate(clock: Callable[[], float], side: int = 1024, times: int = 5) ->
     return 2 * side**3 / min(seconds(lambda: torch.mm(one, two), clock) for _ in range(times))
 
 
-def compare(phase: Phase, rounds: int, clock: Callable[[], float]) -> float:
+def phases_of(given: argparse.Namespace) -> Phases:
+    dataset = load_dataset(data_set(given), given.data, 28)
+    return Phases(dataset, given.per_class, given.steps, given.workers)
+
+
+def data_set(given: argparse.Namespace) -> str:
+    return "mnist" if given.data else "digits"
+
+
+def clock_of(given: argparse.Namespace) -> Callable[[], float]:
+    return time.process_time if given.cpu_time else time.perf_counter
+
+
+@contextmanager
+def plain_process(given: argparse.Namespace) -> Iterator[Connection]:
+    """The plain way, in a process of its own that is ready when this begins."""
+    context = multiprocessing.get_context("spawn")
+    other, asked = context.Pipe()
+    child = context.Process(target=work_plainly, args=(asked, given))
+    child.start()
+    asked.close()  # so that the end of the process is the end of the pipe
+    try:
+        other.recv()
+        yield other
+        other.send(None)
+    finally:
+        other.close()
+        child.join()
+
+
+def work_plainly(asked: Connection, given: argparse.Namespace) -> None:
+    """What the other process does: the seconds of each phase that it is asked for."""
+    phases, clock = {phase.name: phase for phase in phases_of(given).all()}, clock_of(given)
+    asked.send(None)  # ready: from now on it works only when asked
+    while (name := asked.recv()) is not None:
+        asked.send(seconds(phases[name].plain(), clock))
+
+
+def compare(phase: Phase, other: Connection, given: argparse.Namespace) -> float:
     """Prints a line; gives plain's seconds in units of ours."""
-    ways = (phase.ours, phase.plain, phase.bare)
+
+    def plain_seconds() -> float:
+        other.send(phase.name)
+        taken: float = other.recv()
+        return taken
+
+    clock = clock_of(given)
     flops = flops_of(phase.bare())  # which warms it up, too
     phase.ours()()
-    times: list[list[float]] = [[], [], []]
-    rates = []
-    for _ in range(rounds):
+    plain_seconds()
+    rates: list[float] = []
+    times: list[tuple[float, float, float]] = []
+    for _ in range(given.rounds):
         rates.append(matrix_rate(clock))
-        for way, taken in zip(ways, times, strict=True):
-            taken.append(seconds(way(), clock))
-    ours, plainly, bare = (statistics.median(taken) for taken in times)
+        ours = seconds(phase.ours(), clock)
+        times.append((ours, plain_seconds(), seconds(phase.bare(), clock)))
+    ours, plainly, bare = (float(statistics.median(taken)) for taken in zip(*times, strict=True))
     rate = statistics.median(rates)
     print(
         f"{phase.name:12}{phase.images / ours:10,.0f}{phase.images / plainly:10,.0f}"
@@ -381,16 +431,19 @@ def main() -> None:
     parser.add_argument("--peak", type=int, metavar="N", help="peak memory of a run, N a class")
     parser.add_argument("--cpu-time", action="store_true", help="with one thread, if others work")
     given = parser.parse_args()
-    clock = time.process_time if given.cpu_time else time.perf_counter
-    name = "mnist" if given.data else "digits"
-    phases = Phases(load_dataset(name, given.data, 28), given.per_class, given.steps, given.workers)
-    print(
-        f"{name}, up to {given.per_class} a class, {torch.get_num_threads()} threads, computing "
-        f"on {phases.runtime}, {given.rounds} rounds in turns"
-    )
-    print("            images/s: ours   plain   ratio  of matmul: ours   plain  overhead  GFLOP/s")
+    name = data_set(given)
     wanted = given.phases.split(",") if given.phases else list(GUARDS)
-    ratios = {p.name: compare(p, given.rounds, clock) for p in phases.all() if p.name in wanted}
+    with plain_process(given) as other:
+        keep_freed_memory()
+        phases = phases_of(given)
+        print(
+            f"{name}, up to {given.per_class} a class, {torch.get_num_threads()} threads, "
+            f"computing on {phases.runtime}, {given.rounds} rounds in turns"
+        )
+        print(
+            "            images/s: ours   plain   ratio  of matmul: ours   plain  overhead  GFLOP/s"
+        )
+        ratios = {p.name: compare(p, other, given) for p in phases.all() if p.name in wanted}
     if given.peak is not None:
         peak = peak_memory(name, given.data, given.peak)
         print(f"peak memory of eec run {name}, {given.peak or 'all'} a class: {peak / 1e6:.0f} MB")

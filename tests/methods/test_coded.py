@@ -151,7 +151,9 @@ def test_bytes_that_are_there_are_used(
         ({"memory": "3MB", "expected": 10_000}, 32, WIDTH, FINE_CHANNELS),
         ({"memory": "3MB", "expected": 10_000, "image_bytes": 100}, 32, WIDTH, CHANNELS),
         ({"memory": "1MB", "expected": 10_000}, 32, WIDTH, CHANNELS),
-        ({"memory": "9MB"}, 32, WIDTH, CHANNELS),  # which may be filled yet
+        ({"memory": "5MB"}, 32, WIDTH, FINE_CHANNELS),  # ten thousand are reckoned with
+        ({"memory": "5MB"}, 64, WIDTH, CHANNELS),
+        ({"memory": "1MB"}, 32, WIDTH, CHANNELS),
         ({"memory": "500kB", "expected": 10_000}, 32, 24, CHANNELS),
         ({"memory": "100kB", "expected": 300}, 32, 24, 20),  # finer nets would take most of it
     ],

@@ -53,6 +53,7 @@ LATER_COST = 1.15  # bytes of later images, where those of the first task are 1
 CODEC_SIZES = ((700_000, WIDTH, CHANNELS), (300_000, 24, CHANNELS), (0, 24, 20))
 FINE_BYTES = 150  # for 32x32 pixels, from which codes of more channels are the better ones
 FINE_NETS = 80_000  # bytes that their nets take
+OPEN_STREAM = 10_000  # images that a budget is to be divided by where nobody knows how many come
 HEADER_LINE = 100  # bytes that the name, type, shape and place of a tensor take in the file, about
 TOGETHER = "together"  # the name of a coded codec's nets and prior in the file
 
@@ -110,7 +111,7 @@ class Keeper(Method):
         each = float(o.image_bytes or math.inf)  # bytes that there are for an image
         if limit is not None:
             room = max(0, limit - FINE_NETS)
-            each = min(each, room / o.expected if o.expected else 0.0)
+            each = min(each, room / (o.expected or OPEN_STREAM))
         # Of a grey patch CHANNELS are half of all directions: on MNIST more taught nothing more.
         if image[0] == 3 and each >= FINE_BYTES * math.prod(image[1:]) / 32**2:
             return WIDTH, FINE_CHANNELS

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -161,15 +160,14 @@ def _do(asked: Asked, planned: Plan) -> int:
     until = datetime.datetime.now().astimezone() + datetime.timedelta(seconds=total)
     say(f"expected time: {human_seconds(total)}, until about {until:%H:%M on %d %B}")
     _note(asked.folder, expected)
-    began = time.monotonic()
 
     def to_go(done: Sequence[Job]) -> str:
         # What whole runs took, held against what was expected of them, corrects the rest.
         told = [j for j in done if not j.done and (run := look_at(j.path)) and run.finished]
         before = sum(expected[job.path] for job in told)
         times = sum(seconds_of(job.path) for job in told) / before if before else 1.0
-        left = times * total - (time.monotonic() - began)
-        return f"{human_seconds(max(0.0, left))} to go"
+        left = total - sum(expected[job.path] for job in done) / asked.jobs
+        return f"{human_seconds(max(0.0, times * left))} to go"
 
     def name(job: Job) -> str:
         block, line = names[job.path]
@@ -284,5 +282,5 @@ def _timing(folder: Path, records: Sequence[Any]) -> str:
     runs = "run" if len(both) == 1 else "runs"
     return (
         f"{len(both)} {runs}: {human_seconds(expected)} were expected, {human_seconds(took)} "
-        "were taken."
+        "were taken, added up over the runs."
     )

@@ -239,6 +239,17 @@ def test_a_folder_called_1_is_the_class_1(call: Call, taught: EEC, write: Write)
     assert knows("b.eec") == [1, 2, "eins"]
 
 
+def test_a_folder_called_1_takes_no_room_of_a_new_class(
+    call: Call, taught: EEC, write: Write
+) -> None:
+    taught.set_params(memory="2").shrink("2")
+    taught.save("b.eec")
+    write(Path("x/1"), 1, 2)
+    assert table(call("learn", "b.eec", "x", "--quiet").out) == {"1": "2 returning"}
+    write(Path("y/3"), 3, 2)
+    assert "memory 2 is too small" in call("learn", "b.eec", "y", "--quiet").err
+
+
 def test_what_a_learner_was_made_with_stays(call: Call, taught: EEC, write: Write) -> None:
     write(Path("x/3"), 3, 2)
     before = Path("b.eec").read_bytes()

@@ -98,6 +98,7 @@ def test_a_class_with_more_tasks_than_slots_keeps_the_last() -> None:
     memory = memory_of((1, 0, 5), (2, 0, 5), (3, 0, 5))
     shrink(memory, {0: 2}, "spread", "ward", 0)
     assert [(part.task, part.slots) for part in memory.kept] == [(2, 1), (3, 1)]
+    assert sum(int(part.counts.sum()) for part in memory.kept) == 15  # these stand for the others
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,6 +148,11 @@ def _do(asked: Asked, planned: Plan) -> int:
     from eec.runs.expected_time import Forecast, seconds_of
     from eec.runs.found import look_at
 
+    def in_all(times: Iterable[float]) -> float:
+        """Of runs that go side by side; the longest has nobody to share its time with."""
+        some = list(times)
+        return max(sum(some) / asked.jobs, max(some, default=0.0))
+
     with Watch(quiet=False, lines=False) as watch:
         forecast = Forecast(sweep.jobs, watch.phase("reading the data sets"))
         say(f"{len(sweep.jobs)} runs in {asked.folder}: {how_far(sweep)}")
@@ -156,7 +161,7 @@ def _do(asked: Asked, planned: Plan) -> int:
         say("measuring how fast this machine is")
         with as_one_of(asked.jobs):
             expected = forecast.measure(lambda name: watch.phase(f"measuring {name}"))
-    total = sum(expected.values()) / asked.jobs
+    total = in_all(expected.values())
     until = datetime.datetime.now().astimezone() + datetime.timedelta(seconds=total)
     say(f"expected time: {human_seconds(total)}, until about {until:%H:%M on %d %B}")
     _note(asked.folder, expected)
@@ -166,8 +171,9 @@ def _do(asked: Asked, planned: Plan) -> int:
         told = [j for j in done if not j.done and (run := look_at(j.path)) and run.finished]
         before = sum(expected[job.path] for job in told)
         times = sum(seconds_of(job.path) for job in told) / before if before else 1.0
-        left = total - sum(expected[job.path] for job in done) / asked.jobs
-        return f"{human_seconds(max(0.0, times * left))} to go"
+        paths = {job.path for job in done}
+        left = in_all(value for path, value in expected.items() if path not in paths)
+        return f"{human_seconds(times * left)} to go"
 
     def name(job: Job) -> str:
         block, line = names[job.path]

@@ -162,7 +162,9 @@ class Learn:
         else:
             channels, size = method.image[0], method.image[1]
         # A code that does not fit such images is told now, not when all of them have been read.
-        method.check(Task(torch.zeros(1, channels, size, size, dtype=torch.uint8), [names[0]]))
+        labels = match_labels(found, method.classes)
+        blank = torch.zeros(1, channels, size, size, dtype=torch.uint8)
+        method.check(Task(blank, [labels[names[0]]]))
         reading = read_images(paths, size, channels, strict=self.strict, progress=progress)
         whole = set(reading.kept)
         kept = {names[i] for i in whole}
@@ -171,7 +173,6 @@ class Learn:
             if name not in kept:
                 why = [line for line, of in zip(reading.skipped, lost, strict=True) if of == name]
                 raise UserError(none_left(f"class {name}: none of its images", why))
-        labels = match_labels(found, method.classes)
         task = Task(reading.images, [labels[names[i]] for i in reading.kept])
         return task, [skipped_notice(reading.skipped)] if reading.skipped else []
 

@@ -93,6 +93,8 @@ class Paper:
             raise UserError(f"--jobs {self.jobs}: {self.name} is not made of runs: leave it out")
         if not made_of_runs and self.show:
             raise UserError(f"--show: {self.name} is not made of runs: leave it out")
+        if not made_of_runs and self.scale != "cpu":
+            raise UserError(f"--scale {self.scale}: {self.name} has one scale: leave it out")
         if not made_of_runs and self.seeds is not None:
             raise UserError(f"--seeds {self.seeds}: {self.name} has one seed: use --seed")
 

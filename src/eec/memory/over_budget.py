@@ -8,7 +8,7 @@ point knows how many images it stands for: `spread` and `drop` keep episodes tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -84,9 +84,12 @@ def shrink(memory: Memory, shares: Mapping[int, int], policy: str, linkage: str,
     smaller: dict[tuple[int, int], Kept] = {}
     for target, share in shares.items():
         parts = [part for part in memory.kept if part.target == target]
-        # A class that came in more tasks than it has slots for keeps what it was last.
+        # A class that came in more tasks than it has slots for keeps what it was last, which then
+        # stands for all of it.
         while sum(min(POLICIES[policy].least, part.slots) for part in parts) > share:
-            parts.pop(0)
+            gone = parts.pop(0)
+            if parts:
+                parts[0] = _standing_for(parts[0], int(gone.counts.sum()))
         wanted = {place: part.slots for place, part in enumerate(parts)}
         for place, slots in balanced_shares(wanted, share).items():
             part = parts[place]
@@ -98,6 +101,15 @@ def shrink(memory: Memory, shares: Mapping[int, int], policy: str, linkage: str,
         for part in memory.kept
         if (part.task, part.target) in smaller
     ]
+
+
+def _standing_for(part: Kept, more: int) -> Kept:
+    """The same, whose episodes (or concepts, if it has no others) count for so many more images."""
+    counts = part.counts.clone()
+    mine = counts[: part.singles] if part.singles else counts
+    mine += more // len(mine)
+    mine[: more % len(mine)] += 1
+    return replace(part, counts=counts)
 
 
 def _reduce(memory: Memory, part: Kept, slots: int, policy: str, linkage: str, seed: int) -> Kept:

@@ -288,6 +288,7 @@ class EECMethod(Keeper):
             codes = codec.encode(images)
             if self.memory.codec_key(self.tasks) == self.tasks:  # nothing is coded by it yet
                 codec.level = self._first_level(codes)
+                self._tell_image_bytes(codes, report)
             self.memory.store(self.tasks, codes, targets, self.options.code_type)
 
     def _plan_budget(self, report: Report) -> list[Kept]:

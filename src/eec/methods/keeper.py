@@ -28,6 +28,7 @@ from eec.methods.archive import learner_bytes
 from eec.methods.contract import (
     Facts,
     Method,
+    Report,
     Tensors,
     describe_net,
     load_weights,
@@ -52,7 +53,9 @@ LATER_COST = 1.15  # bytes of later images, where those of the first task are 1
 # codes of so many channels (docs/codec.md).
 CODEC_SIZES = ((700_000, WIDTH, CHANNELS), (300_000, 24, CHANNELS), (0, 24, 20))
 FINE_BYTES = 150  # for 32x32 pixels, from which codes of more channels are the better ones
-FINE_NETS = 80_000  # bytes that their nets take
+# Bytes that their nets and the file's header take at most: up to 64 pixels a side, and beyond. They
+# are to be the smaller part of a budget.
+FINE_NETS = (90_000, 140_000)
 OPEN_STREAM = 10_000  # images that a budget is to be divided by where nobody knows how many come
 HEADER_LINE = 100  # bytes that the name, type, shape and place of a tensor take in the file, about
 TOGETHER = "together"  # the name of a coded codec's nets and prior in the file
@@ -110,7 +113,8 @@ class Keeper(Method):
         o, limit = self.options, parse_budget(self.options.memory).bytes
         each = float(o.image_bytes or math.inf)  # bytes that there are for an image
         if limit is not None:
-            room = max(0, limit - FINE_NETS)
+            nets = FINE_NETS[min(image[1:]) > 64]
+            room = limit - nets if limit >= 2 * nets else 0
             each = min(each, room / (o.expected or OPEN_STREAM))
         # Of a grey patch CHANNELS are half of all directions: on MNIST more taught nothing more.
         if image[0] == 3 and each >= FINE_BYTES * math.prod(image[1:]) / 32**2:
@@ -194,8 +198,22 @@ class Keeper(Method):
         some = codes[:: math.ceil(len(codes) / SAMPLE)]
         return coarse_enough(codec, some, most, end)
 
+    def _tell_image_bytes(self, codes: Tensor, report: Report) -> None:
+        """Where codes of the coarsest step are larger than was asked for, that is said."""
+        asked = self.options.image_bytes
+        codec = self.memory.codec_of(self.tasks)
+        if not asked or codec.level < LEVELS - 1:
+            return
+        some = codes[:: math.ceil(len(codes) / SAMPLE)]
+        if (each := codec.bytes_of_codes(some, codec.level)) > asked:
+            report.notes.append(
+                f"Images take {each:.0f} bytes on average, more than image_bytes={asked}: codes "
+                "get no coarser (smaller images, or fewer channels by code, take less)."
+            )
+
     def _coarsen(self) -> bool:
-        """Whether memory was over its budget by so much that its steps had to be doubled.
+        """Whether memory was over its budget by so much that its steps had to be doubled, once or
+        more.
 
         Codes that are whole already get no smaller by a slightly larger step: ones stay ones. So
         a step is doubled or, where that is more than is needed, some episodes are let go.
@@ -203,12 +221,13 @@ class Keeper(Method):
         limit = parse_budget(self.options.memory).bytes
         if limit is None or not self._coded or not self.memory.kept:
             return False
-        codec, fixed = self.memory.codec_of(self.tasks), self._fixed_bytes()
-        doubled, held = codec.level + OCTAVE, self._bytes_kept() - fixed
-        if doubled > _coarsest(codec) or limit - fixed > WORTH_DOUBLING * held:
-            return False
-        self.memory.coarsen(doubled)
-        return True
+        codec, before = self.memory.codec_of(self.tasks), self.memory.codec_of(self.tasks).level
+        while codec.level + OCTAVE <= _coarsest(codec):
+            fixed = self._fixed_bytes()
+            if limit - fixed > WORTH_DOUBLING * (self._bytes_kept() - fixed):
+                break
+            self.memory.coarsen(codec.level + OCTAVE)
+        return codec.level != before
 
     def _shrink(self, notes: list[str]) -> None:
         budget = parse_budget(self.options.memory)
@@ -273,21 +292,43 @@ class Keeper(Method):
         if budget.slots is not None and slots > budget.slots:
             self._refuse_budget(slots)
         if budget.bytes is not None:
-            most = self._fixed_bytes() + slots * self._slot_bytes(net) + real
-            least = most
-            if self.options.codec in ("per-task", "warm") or not self.memory.codecs:
-                codec = self._written_codec("codecs.1.", Codec(net, self.runtime))
-                most += _bytes_of(codec) + HEADER_LINE * (len(codec) + 3)  # codes and counts, too
-                # Before they are trained, coded nets are noise, which is not compressed: half of
-                # that is a safe guess.
-                least += _bytes_of(codec) / (2 if self._coded else 1)
+            least, most = self._bytes_needed(net, real)
             if least > budget.bytes:
-                self._refuse_budget(most)
+                self._refuse_budget(self._bytes_enough(most, real))
+
+    def _bytes_needed(self, net: CodecNet, real: int) -> tuple[float, float]:
+        """By a guess, at the least and at the most."""
+        slots = len(self.classes) * self._least
+        least = most = self._fixed_bytes() + slots * self._slot_bytes(net) + real
+        if self._makes_codec:
+            codec = self._written_codec("codecs.1.", Codec(net, self.runtime))
+            most += _bytes_of(codec) + HEADER_LINE * (len(codec) + 3)  # codes and counts, too
+            # Before they are trained, coded nets are noise, which is not compressed: half of
+            # that is a safe guess.
+            least += _bytes_of(codec) / (2 if self._coded else 1)
+        return least, most
+
+    def _bytes_enough(self, most: float, real: int) -> float:
+        """A budget that holds its own codec: a larger one may have larger nets."""
+        assert self.image is not None
+        image = self._seen_shape(self.image)
+        for _ in range(len(CODEC_SIZES) if self._makes_codec else 0):
+            with_it = copy.copy(self)
+            with_it.options = replace(self.options, memory=f"{math.ceil(most)}B")
+            with seeded(0):
+                net = new_autoencoder(image, with_it._codec_options(image))
+            most = max(most, with_it._bytes_needed(net, real)[1])
+        return most
+
+    @property
+    def _makes_codec(self) -> bool:
+        """Whether the next task has one to be trained and kept."""
+        return self.options.codec in ("per-task", "warm") or not self.memory.codecs
 
     def _refuse_budget(self, least: float) -> NoReturn:
         in_bytes = parse_budget(self.options.memory).bytes is not None
-        # The budget stands in the file, too: some bytes more for one of more digits.
-        enough = f"{math.ceil((least + 16) / 1000)}kB" if in_bytes else least
+        # The budget stands in the file, too, and so will `D`'s accuracy on the task: some bytes.
+        enough = f"{math.ceil((least + 64) / 1000)}kB" if in_bytes else least
         raise UserError(
             f"memory {self.options.memory} is too small for the codec and the least of each of "
             f"{len(self.classes)} classes: use {enough} or more"

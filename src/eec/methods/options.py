@@ -98,7 +98,7 @@ class EECOptions(ClassifierOptions):
     """Over budget: keep episodes that stand for others (spread), merge into concepts, the same to
     the letter of the paper (literal), or drop at random."""
     linkage: Linkage = "ward"
-    """Which episodes become one concept."""
+    """Which episodes become one concept, with over_budget concepts or literal."""
     share: Share = "balanced"
     """An equal share of the budget for each class, or the paper's (eq. 4)."""
     code_type: CodeType = "coded"

@@ -307,6 +307,8 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="PNG file to draw the curves into")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
+    if asked.content and asked.taught < 2:
+        parser.error("--content needs a classifier that learned something: use --taught 2 or more")
     runtime = choose_runtime()
     data = load_dataset(asked.dataset, asked.data, asked.size)
     if asked.validation:

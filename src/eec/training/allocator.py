@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import sys
 
-# Parameters of glibc's mallopt (its man page), and the most that the first takes.
+# Parameters of glibc's mallopt (its man page), and what they are set to, in bytes.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
-LARGEST_FROM_HEAP = 32 << 20
 KEPT_FREE = 1 << 30
+LARGEST_FROM_HEAP = 32 << 20  # the most that mallopt takes: it refuses more
 
 
 def keep_freed_memory() -> bool:

@@ -69,6 +69,8 @@ def test_an_unknown_method(call: Call) -> None:
         (["--checkpoint-every", "nan"], "--checkpoint-every nan"),
         (["--crop", "64"], "crop is 64 but images are grey 32x32"),
         (["--memory", "5 apples"], "memory is '5 apples'"),
+        (["--memory", "9", *TINY], "each of 10 classes: use 10 or more"),
+        (["--method", "replay", "--memory", "9", *TINY], "each of 10 classes: use 10 or more"),
         (["--returning", "1"], "returning is 1.0"),
     ],
 )

@@ -121,6 +121,15 @@ def test_a_full_disk_ends_in_one_line_with_the_last_checkpoint_intact(
     assert len(Path("run/measures.jsonl").read_text().splitlines()) == 2
 
 
+def test_nobody_is_sent_back_to_a_run_whose_budget_is_too_small(
+    call: Callable[..., Any], short_recipe: object
+) -> None:
+    asked = [*RUN, "--quiet", "--method", "replay", "--size", "24", "--memory", "9kB"]
+    mistake = call(*asked).mistake
+    assert Path("run/measures.jsonl").exists()  # some classes did fit
+    assert "too small for one image of each of" in mistake and "go on" not in mistake
+
+
 def test_a_folder_in_use_is_left_alone(call: Callable[..., Any], short_recipe: object) -> None:
     assert call(*RUN, "--quiet").status == 0
     holder = RunFolder.open(Path("run"))

@@ -12,8 +12,8 @@ from eec.paper.protocol import SCALES, Block
 from eec.paper.published import AVERAGE, published
 
 ASKED_FOR = [
-    "table1", "table2", "ablations", "methods", "budgets", "bytes", "ratios", "memory", "figure2",
-    "reconstructions", "cifar100", "highres",
+    "table1", "table2", "ablations", "ablations-eec", "methods", "budgets", "bytes", "ratios",
+    "memory", "figure2", "reconstructions", "cifar100", "highres",
 ]  # fmt: skip
 
 

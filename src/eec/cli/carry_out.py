@@ -13,7 +13,7 @@ from rich.console import Console
 
 from eec.cli.display import Display
 from eec.data.stream import Stream
-from eec.errors import UserError
+from eec.errors import BudgetTooSmall, UserError
 from eec.methods.contract import Method
 from eec.report.folder import RunRecord
 from eec.report.table import headline, run_table
@@ -51,6 +51,8 @@ def carry_out(
     except KeyboardInterrupt:
         print(f"eec: stopped; {_kept(folder)}", file=sys.stderr)
         raise
+    except BudgetTooSmall:
+        raise  # to go on would not help
     except (UserError, OSError) as error:
         if folder is not None and folder.path.exists() and folder.worth_going_on:
             raise UserError(f"{_sentence(error)}; {_kept(folder)}") from error

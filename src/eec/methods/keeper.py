@@ -13,7 +13,7 @@ from torch import Tensor
 
 from eec.data.labels import Label
 from eec.data.stream import Task
-from eec.errors import UserError
+from eec.errors import BudgetTooSmall
 from eec.memory.budget import balanced_shares, paper_shares, parse_budget
 from eec.memory.coarseness import SAMPLE, coarse_enough, mean_cost
 from eec.memory.codec import Codec, CodecNet, CodecOptions, new_autoencoder
@@ -329,7 +329,7 @@ class Keeper(Method):
         in_bytes = parse_budget(self.options.memory).bytes is not None
         # The budget stands in the file, too, and so will `D`'s accuracy on the task: some bytes.
         enough = f"{math.ceil((least + 64) / 1000)}kB" if in_bytes else least
-        raise UserError(
+        raise BudgetTooSmall(
             f"memory {self.options.memory} is too small for the codec and the least of each of "
             f"{len(self.classes)} classes: use {enough} or more"
         )

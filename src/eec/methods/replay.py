@@ -20,7 +20,7 @@ from torch import Tensor
 
 from eec.data.labels import Label
 from eec.data.stream import Task
-from eec.errors import UserError
+from eec.errors import BudgetTooSmall
 from eec.memory.budget import balanced_shares, parse_budget
 from eec.memory.image_forms import JPEG, PIXELS, WEBP, Form, qualities
 from eec.memory.showing import evenly
@@ -280,7 +280,7 @@ class Replay(Method):
         memory, in_bytes = self.options.memory, parse_budget(self.options.memory).bytes is not None
         # The budget stands in the file, too: some bytes more for one of more digits.
         enough = f"{math.ceil((least + 16) / 1000)}kB" if in_bytes else least
-        raise UserError(
+        raise BudgetTooSmall(
             f"memory {memory} is too small for one image of each of {classes} classes: "
             f"use {enough} or more"
         )

@@ -39,9 +39,10 @@ def gather(folder: Path, names: Sequence[str], out: Path) -> list[Path]:
 
 
 def _experiment(folder: str, names: Sequence[str]) -> str:
-    """`paper-figure3-ward-0` is of figure3."""
+    """`paper-figure3-ward-0` is of figure3; `paper-ablations-eec` is not of ablations."""
     stem = folder.removeprefix("paper-")
-    return next((name for name in names if stem == name or stem.startswith(f"{name}-")), stem)
+    begun = [name for name in names if stem == name or stem.startswith(f"{name}-")]
+    return max(begun, key=len, default=stem)
 
 
 def _put(text: str, name: str, table: str) -> str:

@@ -78,7 +78,12 @@ def untaught(config: RunConfig, stream: Stream) -> Method:
     if isinstance(options, EECOptions | ExemplarOptions):
         options = replace(options, expected=sum(len(i.train) for i in stream.increments))
     method = make_method(config.method, options, config.seed, runtime)
-    method.check(stream.increments[0].task)
+    first = stream.increments[0].task
+    # One image of each class that will come: a budget that cannot hold them is refused now, and not
+    # hours later by the increment that is too many.
+    classes = [label for increment in stream.increments for label in increment.new_classes]
+    method.check(Task(first.images[:1].expand(len(classes), -1, -1, -1), classes))
+    method.check(first)
     return method
 
 

@@ -38,7 +38,7 @@ def test_sizes_are_those_of_the_stream() -> None:
         ("replay", {"memory": "12"}, "later", 28),
         ("eec", {}, "later", 28),
         ("eec", {"new_images": "both"}, "later", 52),
-        ("eec", {"memory": "3", "over_budget": "drop"}, "later", 28),
+        ("eec", {"memory": "10", "over_budget": "drop"}, "later", 28),
         ("eec", {}, "compressor", 24),
         ("eec-published", {}, "autoencoder", 24),
         ("eecs", {}, "autoencoder", 28),

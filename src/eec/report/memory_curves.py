@@ -8,7 +8,7 @@ from itertools import cycle
 from pathlib import Path
 
 import altair as alt
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from eec.evaluation.compare import spread
 from eec.report import canvas
@@ -146,7 +146,10 @@ def memory_figure(part: Part, title: str, path: Path) -> Path | None:
             mine = sorted((r[axis.name], r["accuracy"]) for r in curves.rows if r["series"] == name)
             axes.plot(*zip(*mine, strict=True), marker="o", color=colour, label=name)
         axes.set(xscale="log", xlabel=axis.title, ylabel="accuracy (%)", ylim=curves.limits)
-        if axis is BYTES:
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: human_bytes(size)))
+        if axis is SLOTS:
+            axes.xaxis.set_major_locator(FixedLocator(sorted({r["slots"] for r in curves.rows})))
+        told = human_bytes if axis is BYTES else "{:,.0f}".format
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: told(size)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         canvas.legend_at_foot(figure, axes, COLUMNS)
         return canvas.save(figure, path)

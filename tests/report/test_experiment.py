@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from eec.paper.experiments import EXPERIMENTS
 from eec.paper.protocol import NO_TABLE, Block, Line, Protocol
 from eec.paper.published import IN_MEMORY_TEXT
+from eec.report import canvas
 from eec.report.experiment import (
     Part,
     Result,
@@ -171,6 +173,23 @@ def test_accuracy_against_bytes_has_a_curve_for_each_method(make_run: Make, tmp_
     assert path is not None
     with Image.open(path) as drawn:
         assert drawn.size[0] > 500
+
+
+def test_an_axis_of_slots_names_the_budgets(
+    make_run: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    save = canvas.save
+
+    def kept(figure: Figure, path: Path) -> Path:
+        drawn.append(figure)
+        return save(figure, path)
+
+    monkeypatch.setattr(canvas, "save", kept)
+    memory_figure(within_bytes(make_run, ("231", "450", "1800")), "slots", tmp_path / "slots.png")
+    axis = drawn[0].axes[0].xaxis
+    assert [label.get_text() for label in axis.get_ticklabels()] == ["231", "450", "1,800"]
+    assert {label.get_text() for label in axis.get_ticklabels(minor=True)} <= {""}
 
 
 def test_one_budget_makes_no_curve(make_run: Make, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_accuracy_against_slots_needs_three_budgets(make_run: Make) -> None:
 BUDGETS = ("30kB", "100kB", "1MB")
 
 
-def within_bytes(make_run: Make, budgets: Sequence[str]) -> Part:
+def within_budgets(make_run: Make, budgets: Sequence[str]) -> Part:
     lines = tuple(
         Line(f"{name}, {memory}", name, {"memory": memory})
         for name in ("eec", "replay")
@@ -160,7 +160,7 @@ def within_bytes(make_run: Make, budgets: Sequence[str]) -> Part:
 
 
 def test_accuracy_against_bytes_has_a_curve_for_each_method(make_run: Make, tmp_path: Path) -> None:
-    found = within_bytes(make_run, BUDGETS)
+    found = within_budgets(make_run, BUDGETS)
     chart = memory_chart(found)
     assert chart is not None
     rows = chart.spec["data"]["values"]
@@ -186,19 +186,19 @@ def test_an_axis_of_slots_names_the_budgets(
         return save(figure, path)
 
     monkeypatch.setattr(canvas, "save", kept)
-    memory_figure(within_bytes(make_run, ("231", "450", "1800")), "slots", tmp_path / "slots.png")
+    memory_figure(within_budgets(make_run, ("231", "450", "1800")), "slots", tmp_path / "slots.png")
     axis = drawn[0].axes[0].xaxis
     assert [label.get_text() for label in axis.get_ticklabels()] == ["231", "450", "1,800"]
     assert {label.get_text() for label in axis.get_ticklabels(minor=True)} <= {""}
 
 
 def test_one_budget_makes_no_curve(make_run: Make, tmp_path: Path) -> None:
-    found = within_bytes(make_run, BUDGETS[:1])
+    found = within_budgets(make_run, BUDGETS[:1])
     assert memory_chart(found) is None
     assert memory_figure(found, "bytes", tmp_path / "bytes.png") is None
 
 
 def test_where_the_paper_has_no_numbers_there_is_no_column_for_them(make_run: Make) -> None:
-    grid = accuracy_grid(within_bytes(make_run, BUDGETS))
+    grid = accuracy_grid(within_budgets(make_run, BUDGETS))
     assert list(grid.columns) == ["", "n", "A_5", "A_10", "newest", "memory", "time"]
     assert {len(row) for row in grid.rows} == {7} and "paper" not in grid.caption

@@ -168,7 +168,7 @@ class Phases:
         (batch,) = self._batches(each, each)
         assert net.head is not None
         targets = torch.arange(each) % net.head.out_features
-        return self._steps(net, plan, steps, lambda: cross_entropy(net(batch), targets))
+        return self._steps(net, plan, steps, lambda: cross_entropy(net(batch).float(), targets))
 
     def _steps(self, net: nn.Module, plan: Plan, steps: int, loss: Callable[[], Tensor]) -> Work:
         weights = list(net.parameters())
@@ -178,7 +178,9 @@ class Phases:
         def work() -> None:
             for _ in range(steps):
                 optimizer.zero_grad()
-                loss().backward()
+                with self.runtime.autocast():
+                    value = loss()
+                value.backward()
                 if plan.clip is not None:
                     nn.utils.clip_grad_norm_(weights, plan.clip)
                 optimizer.step()
@@ -213,17 +215,18 @@ class Phases:
         def bare() -> Work:
             net = self.runtime.place(new())
             (batch,) = self._batches(each, each)
-            wanted = judge.features(batch)
+            with self.runtime.autocast():
+                wanted = judge.features(batch).float()
             step = torch.full((each, 1, 1, 1), 3.0)
 
             def loss() -> Tensor:
                 if isinstance(net, Autoencoder):
                     decoded = net(batch)
-                    away = mse_loss(judge.features(decoded), wanted)
+                    away = mse_loss(judge.features(decoded).float(), wanted)
                 else:
                     decoded, size = net(batch, step, generator(0))
                     away = 1e-5 * size.mean()
-                return mse_loss(decoded, batch) + away
+                return mse_loss(decoded.float(), batch) + away
 
             return self._steps(net, plan, plan.steps, loss)
 

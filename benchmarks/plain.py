@@ -102,7 +102,12 @@ def train(net: nn.Module, data: Pictures, plan: Plan, loss: Loss, workers: int =
     scheduler = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: plan.rate_at(min(step, total - 1), len(data)) / plan.rate
     )
-    loader = DataLoader(data, plan.batch, shuffle=True, num_workers=workers)
+    # Workers that stay: started anew for each epoch, as by default, they would take most of the
+    # time of epochs as short as these.
+    kept = workers > 0
+    loader = DataLoader(
+        data, plan.batch, shuffle=True, num_workers=workers, persistent_workers=kept
+    )
     net.train()
     done = 0
     while done < total:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import io
 import math
+import statistics
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -365,20 +366,26 @@ def held_out(data: Dataset) -> Dataset:
     )  # fmt: skip
 
 
-def decoding(codec: Codec, images: Tensor) -> None:
-    """Seconds from stored bytes to images, at the level in the middle."""
+def decoding(codec: Codec, images: Tensor, rounds: int = 5) -> None:
+    """Seconds from stored bytes to images, at the level in the middle; the first round warms up."""
     assert codec.prior is not None
     packing = Packing("coded", level=LEVELS // 2)
     symbols = packing.pack(codec.encode(images))
     stored = entropy.encode(codec.prior, symbols.numpy(), packing.level)
-    began = time.perf_counter()
     shape = (symbols.shape[1], symbols.shape[2], symbols.shape[3])
-    back = entropy.decode(codec.prior, stored, shape, len(images), packing.level)
-    entropic = time.perf_counter() - began
-    assert np.array_equal(back, symbols.numpy())
-    codec.decode(packing.unpack(torch.from_numpy(back)))
-    took = time.perf_counter() - began
-    print(f"{len(images)} images decoded in {took:.2f} s, {entropic:.2f} s of it entropy coding")
+    entropic, whole = [], []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        back = entropy.decode(codec.prior, stored, shape, len(images), packing.level)
+        entropic.append(time.perf_counter() - began)
+        codec.decode(packing.unpack(torch.from_numpy(back)))
+        whole.append(time.perf_counter() - began)
+        assert np.array_equal(back, symbols.numpy())
+    print(
+        f"{len(images)} images decoded in {statistics.median(whole):.2f} s, "
+        f"{statistics.median(entropic):.2f} s of it entropy coding; in turn: "
+        + ", ".join(f"{taken:.2f}" for taken in whole)
+    )
 
 
 def by_class(codec: Codec, data: Dataset, images: Tensor, places: Tensor) -> None:

@@ -50,7 +50,7 @@ from eec.methods.options import ClassifierOptions
 from eec.methods.registry import make_method
 from eec.nets.compressor import CHANNELS, FINE_CHANNELS, LEVELS, WIDTH
 from eec.training.batches import to_float
-from eec.training.recipes import Plan, find_recipe
+from eec.training.recipes import find_recipe
 from eec.training.runtime import Runtime, choose_runtime
 
 QUALITIES = {"WEBP": (0, 10, 20, 40, 60), "JPEG": (10, 40, 60), "AVIF": (20, 60)}
@@ -173,7 +173,7 @@ def train(data: Dataset, asked: argparse.Namespace, kind: str, runtime: Runtime)
     recipe = find_recipe("fast")
     plan = recipe.compressor if kind == "coded" else recipe.autoencoder
     if kind == "coded" and asked.steps:
-        plan = Plan("adam", rate=plan.rate, batch=plan.batch, steps=asked.steps, clip=plan.clip)
+        plan = replace(plan, steps=asked.steps)
     began = time.perf_counter()
     codec = train_codec(images, options, plan, runtime, asked.seed, classifier=classifier)
     took, size = time.perf_counter() - began, net_bytes(codec, kind) / 1000

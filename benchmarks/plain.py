@@ -26,7 +26,7 @@ from eec.methods.eec import EECMethod
 from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import Classifier
 from eec.nets.compressor import LEVELS, Compressor, step_of
-from eec.training.muon import Muon
+from eec.training.muon import Muon, MuonAdam, filters_of
 from eec.training.recipes import Plan
 
 Batch = list[Tensor]  # images, targets, weights
@@ -91,13 +91,7 @@ def turned(picture: Image.Image, most: int) -> Image.Image:
 
 def train(net: nn.Module, data: Pictures, plan: Plan, loss: Loss, workers: int = 0) -> None:
     weights = [w for w in net.parameters() if w.requires_grad]
-    if plan.optimizer != "adam":
-        kind = Muon if plan.optimizer == "muon" else torch.optim.SGD
-        optimizer: torch.optim.Optimizer = kind(
-            weights, plan.rate, plan.momentum, weight_decay=plan.weight_decay, nesterov=True
-        )
-    else:
-        optimizer = torch.optim.Adam(weights, plan.rate)
+    optimizer = _optimizer(net, weights, plan)
     total = plan.total_steps(len(data))
     scheduler = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: plan.rate_at(min(step, total - 1), len(data)) / plan.rate
@@ -123,6 +117,15 @@ def train(net: nn.Module, data: Pictures, plan: Plan, loss: Loss, workers: int =
             if done == total:
                 break
     net.eval()
+
+
+def _optimizer(net: nn.Module, weights: list[nn.Parameter], plan: Plan) -> torch.optim.Optimizer:
+    if plan.optimizer == "adam":
+        return torch.optim.Adam(weights, plan.rate)
+    if plan.optimizer == "muon-adam":
+        return MuonAdam(weights, filters=filters_of(net), lr=plan.rate)
+    kind = Muon if plan.optimizer == "muon" else torch.optim.SGD
+    return kind(weights, plan.rate, plan.momentum, weight_decay=plan.weight_decay, nesterov=True)
 
 
 def classifier_loss(net: Classifier) -> Loss:

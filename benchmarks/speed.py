@@ -172,7 +172,7 @@ class Phases:
 
     def _steps(self, net: nn.Module, plan: Plan, steps: int, loss: Callable[[], Tensor]) -> Work:
         weights = list(net.parameters())
-        optimizer = _optimizer(weights, plan)
+        optimizer = _optimizer(net, plan)
         net.train()
 
         def work() -> None:

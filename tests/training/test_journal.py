@@ -61,7 +61,7 @@ def alike(one: nn.Module, other: nn.Module) -> bool:
 
 
 @pytest.mark.parametrize("step", [1, 3, 4, 8, STEPS])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "muon"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "muon", "muon-adam"])
 def test_a_training_killed_after_any_step_ends_with_the_same_bits(
     cpu: Runtime, tmp_path: Path, optimizer: str, step: int
 ) -> None:

@@ -34,7 +34,7 @@ def weights(net: nn.Module) -> Tensor:
     return torch.cat([weight.detach().flatten() for weight in net.parameters()])
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "muon"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "muon", "muon-adam"])
 def test_loss_falls(cpu: Runtime, optimizer: str) -> None:
     images, losses = noise(16), list[float]()
     wanted = (images.float().mean((1, 2, 3)) > 127).float()

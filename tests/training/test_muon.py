@@ -3,8 +3,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from eec.nets.compressor import Compressor
 from eec.training import muon
-from eec.training.muon import Muon, orthogonal
+from eec.training.muon import Muon, MuonAdam, filters_of, orthogonal
 
 
 @pytest.mark.parametrize("shape", [(8, 27), (27, 8), (16, 16)])
@@ -96,3 +97,38 @@ def test_a_frozen_filter_stays() -> None:
     cross_entropy(net(images), targets).backward()
     optimizer.step()
     assert torch.equal(first, before)
+
+
+def test_filters_are_those_of_convolutions_alone() -> None:
+    net = Compressor((3, 32, 32))
+    named = {id(weight): name for name, weight in net.named_parameters()}
+    found = {named[id(weight)] for weight in filters_of(net)}
+    # Neither the prior's weights nor those of divisive normalisation, though these are 4-D, too.
+    layers = (part for side in ("encoder", "decoder") for part in (f"{side}.0", f"{side}.2"))
+    assert found == {f"{layer}.weight" for layer in layers}
+
+
+def test_muon_adam_turns_filters_and_moves_the_rest_as_adam_does() -> None:
+    net, images, targets = net_and_images()
+    twin, _, _ = net_and_images()
+    ours = MuonAdam(net.parameters(), filters=filters_of(net), lr=0.01)
+    adam = torch.optim.Adam(twin.parameters(), lr=0.01)
+    before = filters_of(net)[0].detach().clone()
+    for trained, optimizer in ((net, ours), (twin, adam)):
+        cross_entropy(trained(images), targets).backward()
+        optimizer.step()
+    others = zip(net[1:].parameters(), twin[1:].parameters(), strict=True)
+    assert all(torch.equal(mine, theirs) for mine, theirs in others)
+    moved = (filters_of(net)[0].detach() - before).flatten(1)  # four filters of nine numbers
+    assert torch.linalg.svdvals(moved).min() > 0.5 * 0.01 * muon.REACH * 3
+    assert moved.square().mean().sqrt() == pytest.approx(0.01 * muon.REACH, rel=0.4)
+
+
+def test_muon_adam_goes_on_with_the_momentum_it_had() -> None:
+    net, images, targets = net_and_images()
+    optimizer = MuonAdam(net.parameters(), filters=filters_of(net), lr=0.01)
+    for _ in range(2):
+        cross_entropy(net(images), targets).backward()
+        optimizer.step()
+    first = next(iter(net.parameters()))
+    assert set(optimizer.state[first]) == {"momentum_buffer"}

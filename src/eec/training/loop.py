@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from eec.training.batches import Batches, smaller
 from eec.training.journal import Journal
-from eec.training.muon import Muon
+from eec.training.muon import Muon, MuonAdam, filters_of
 from eec.training.recipes import Plan
 from eec.training.runtime import Runtime
 
@@ -40,7 +41,7 @@ def train(
     count = len(batches)
     total = plan.total_steps(count)
     weights = [w for w in net.parameters() if w.requires_grad]
-    optimizer = _optimizer(weights, plan)
+    optimizer = _optimizer(net, plan)
     training = (journal or Journal()).open(net, optimizer, generator)
     step, order, done = training.at.step, training.at.order, training.at.done
     if training.finished:
@@ -74,7 +75,8 @@ def train(
     return step
 
 
-def _optimizer(weights: list[nn.Parameter], plan: Plan) -> torch.optim.Optimizer:
+def _optimizer(net: nn.Module, plan: Plan) -> torch.optim.Optimizer:
+    weights = [w for w in net.parameters() if w.requires_grad]
     if plan.optimizer in ("sgd", "muon"):
         kind = Muon if plan.optimizer == "muon" else torch.optim.SGD
         return kind(
@@ -85,7 +87,10 @@ def _optimizer(weights: list[nn.Parameter], plan: Plan) -> torch.optim.Optimizer
             weight_decay=plan.weight_decay,
             fused=True,
         )
-    return torch.optim.Adam(
+    adam: Callable[..., torch.optim.Optimizer] = torch.optim.Adam
+    if plan.optimizer == "muon-adam":
+        adam = partial(MuonAdam, filters=filters_of(net))
+    return adam(
         weights,
         lr=plan.rate,
         betas=(plan.momentum, 0.999),

@@ -10,7 +10,7 @@ from typing import Any
 from eec.errors import UserError
 
 PIXELS = 64 * 64
-FEWEST = {"adam": 4, "sgd": 16, "muon": 16}  # images in a batch
+FEWEST = {"adam": 4, "muon-adam": 4, "sgd": 16, "muon": 16}  # images in a batch
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Plan:
     in a line.
     """
 
-    optimizer: str  # sgd, adam or muon
+    optimizer: str  # sgd, adam, muon, or muon-adam
     rate: float
     batch: int
     epochs: int = 0
@@ -77,7 +77,7 @@ class Plan:
         return replace(
             self,
             batch=batch,
-            rate=self.rate * (1.0 if self.optimizer == "adam" else share),
+            rate=self.rate * (1.0 if "adam" in self.optimizer else share),
             least_images=round(self.least_images * share),
         )
 
@@ -142,7 +142,7 @@ _PUBLISHED_SGD = Plan("sgd", rate=0.1, batch=128, nesterov=False, weight_decay=5
 # The paper has no such net. Gradients are about 0.01; one of a million, where a divisor came near
 # 0, would undo all that was learned.
 _COMPRESSOR = Plan(
-    "adam", rate=4e-3, batch=32, epochs=384, least_steps=1000, most_steps=6000, clip=0.05
+    "muon-adam", rate=4e-3, batch=32, epochs=384, least_steps=1000, most_steps=6000, clip=0.05
 )
 
 _FAST = Plan(

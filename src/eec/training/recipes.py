@@ -161,7 +161,7 @@ _FAST = Plan(
 _FAST_RECIPE = Recipe(
     first=_FAST,
     later=_FAST,
-    autoencoder=Plan("adam", rate=4e-3, batch=32, steps=1000, clip=1.0),
+    autoencoder=Plan("muon-adam", rate=8e-3, batch=32, steps=1000, clip=1.0),
     compressor=_COMPRESSOR,
     crop=2,
     mirrored=True,

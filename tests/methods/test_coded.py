@@ -184,14 +184,16 @@ def test_bytes_that_are_there_are_used(
         ({}, 32, WIDTH, FINE_CHANNELS),
         ({"memory": "2000"}, 32, WIDTH, FINE_CHANNELS),  # slots, of whatever size
         ({"image_bytes": 200}, 32, WIDTH, FINE_CHANNELS),
-        ({"image_bytes": 100}, 32, WIDTH, CHANNELS),
+        ({"image_bytes": 90}, 32, WIDTH, FINE_CHANNELS),
+        ({"image_bytes": 80}, 32, WIDTH, CHANNELS),
         ({"image_bytes": 200}, 64, WIDTH, CHANNELS),  # for four times the pixels
         ({"memory": "3MB", "expected": 10_000}, 32, WIDTH, FINE_CHANNELS),
-        ({"memory": "3MB", "expected": 10_000, "image_bytes": 100}, 32, WIDTH, CHANNELS),
-        ({"memory": "1MB", "expected": 10_000}, 32, WIDTH, CHANNELS),
+        ({"memory": "3MB", "expected": 10_000, "image_bytes": 80}, 32, WIDTH, CHANNELS),
+        ({"memory": "1MB", "expected": 10_000}, 32, WIDTH, FINE_CHANNELS),
+        ({"memory": "1MB", "expected": 11_000}, 32, WIDTH, CHANNELS),
         ({"memory": "5MB"}, 32, WIDTH, FINE_CHANNELS),  # ten thousand are reckoned with
-        ({"memory": "5MB"}, 64, WIDTH, CHANNELS),
-        ({"memory": "1MB"}, 32, WIDTH, CHANNELS),
+        ({"memory": "3MB"}, 64, WIDTH, CHANNELS),
+        ({"memory": "900kB"}, 32, WIDTH, CHANNELS),
         ({"memory": "500kB", "expected": 10_000}, 32, 24, CHANNELS),
         ({"memory": "100kB", "expected": 300}, 32, 24, 20),  # finer nets would take most of it
         ({"memory": "100kB", "expected": 10}, 32, 24, 20),

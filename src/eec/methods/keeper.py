@@ -52,7 +52,7 @@ LATER_COST = 1.15  # bytes of later images, where those of the first task are 1
 # The codec's nets are in the budget, too: bytes from which a compressor of this width pays, with
 # codes of so many channels (docs/codec.md).
 CODEC_SIZES = ((700_000, WIDTH, CHANNELS), (300_000, 24, CHANNELS), (0, 24, 20))
-FINE_BYTES = 150  # for 32x32 pixels, from which codes of more channels are the better ones
+FINE_BYTES = 90  # for 32x32 pixels, from which codes of more channels teach more (docs/codec.md)
 # Bytes that their nets and the file's header take at most: up to 64 pixels a side, and beyond. They
 # are to be the smaller part of a budget.
 FINE_NETS = (90_000, 140_000)

@@ -2,7 +2,7 @@
 
 A gradient is mostly along few directions; with all of them alike, a step teaches a net of
 convolutions more, and takes a tenth longer (`benchmarks/recipe.py` measures it). `Muon` is for
-classifiers, `MuonAdam` for the compressor.
+classifiers, `MuonAdam` for what codes images.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     python benchmarks/protocols.py DATA --seeds 3                    # all, a run after the other
     python benchmarks/protocols.py DATA cifar10 --methods eec,joint --jobs 2
 
-Each cell is `eec run`, once for each seed, as a user would call it; `joint` has the same net,
-images and recipe. Runs that are there are not done again, and one that was stopped goes on. Minutes
-are those of the increments, with the number of threads that a run had: only `--jobs 1` on a quiet
-machine tells how long a run takes there.
+Each cell is `eec run`, once for each seed, as a user would call it; `joint` and `eec-published`
+have the same net, images and recipe. Runs that are there are not done again, and one that was
+stopped goes on. Minutes are those of the increments, with the number of threads that a run had:
+only `--jobs 1` on a quiet machine tells how long a run takes there.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ def main() -> None:
                 folder = asked.out / f"{protocol.name}-{method}-{seed}"
                 folders.setdefault((protocol, method), []).append(folder)
                 words = [*protocol.options, "--method", method, "--seed", str(seed)]
+                words += ["--net", "auto"] if method == "eec-published" else []
                 runs.append((folder, [*words, "--data-dir", str(asked.data)]))
     if not asked.show:
         carry_out_all(runs, asked.jobs)

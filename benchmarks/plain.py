@@ -1,18 +1,22 @@
 """The plain way of the same work: what most people would write, for `speed.py` to compare with.
 
-Images are PIL pictures, changed one at a time in a Dataset and gathered by a DataLoader; nets are
-float32 in the default memory format; optimisers and batch sizes of evaluation are torch's defaults
-and the training's. Nets, losses, steps and learning rates are those of the package.
+Images are PIL pictures, changed one at a time in a Dataset and gathered by a DataLoader: cropped,
+turned, made a tensor and normalised by torchvision where it is installed, else by the same steps
+written out, which takes less (docs/speed.md). Nets are float32 in the default memory format;
+optimisers are torch's with their defaults, or Muon as published, a layer after the other; batch
+sizes of evaluation are the training's. Nets, losses, steps and learning rates are those of the
+package.
 """
 
 from __future__ import annotations
 
 import copy
+import importlib
 import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,8 +30,15 @@ from eec.methods.eec import EECMethod
 from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import Classifier
 from eec.nets.compressor import LEVELS, Compressor, step_of
-from eec.training.muon import Muon, MuonAdam, filters_of
-from eec.training.recipes import Plan
+from eec.training import muon
+from eec.training.muon import filters_of
+from eec.training.recipes import Plan, Recipe
+
+transforms: Any
+try:
+    transforms = importlib.import_module("torchvision.transforms")
+except (ImportError, RuntimeError):  # not there, or made for another torch
+    transforms = None
 
 Batch = list[Tensor]  # images, targets, weights
 Loss = Callable[[Batch], Tensor]
@@ -41,14 +52,36 @@ def to_picture(image: Tensor) -> Image.Image:
 
 
 def to_tensor(picture: Image.Image) -> Tensor:
-    """Floats in -1..1."""
-    pixels = np.asarray(picture, dtype=np.float32) / 127.5 - 1
-    tensor = torch.from_numpy(pixels)
-    return tensor[None] if tensor.ndim == 2 else tensor.permute(2, 0, 1)
+    """Floats in 0..1, channel by channel, then normalised to -1..1."""
+    pixels = torch.from_numpy(np.array(picture))
+    pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    tensor = pixels.permute(2, 0, 1).contiguous().float().div(255)
+    mean = std = torch.tensor([0.5] * len(tensor))[:, None, None]
+    return (tensor - mean) / std
+
+
+def uniform(low: float, high: float) -> float:
+    return torch.empty(1).uniform_(low, high).item()
+
+
+def changes(picture: Image.Image, crop: int, turn: int) -> Callable[[Image.Image], Tensor]:
+    """What is done to pictures such as this one: padded and cropped, turned, made a tensor."""
+    if transforms is None:
+        return lambda picture: to_tensor(changed(picture, crop, turn))
+    steps: list[object] = []
+    if crop:
+        steps.append(transforms.RandomCrop((picture.height, picture.width), padding=crop))
+    if turn:
+        scale, smooth = (1 - turn / 100, 1 + turn / 100), transforms.InterpolationMode.BILINEAR
+        steps.append(transforms.RandomAffine(turn, None, scale, turn, smooth))
+    half = [0.5] * len(picture.getbands())
+    steps += [transforms.ToTensor(), transforms.Normalize(half, half)]
+    done: Callable[[Image.Image], Tensor] = transforms.Compose(steps)
+    return done
 
 
 class Pictures(Dataset[tuple[Tensor, int, float]]):
-    """One picture at a time: padded, cropped and turned at random, then made a tensor."""
+    """One picture at a time."""
 
     def __init__(
         self,
@@ -61,27 +94,28 @@ class Pictures(Dataset[tuple[Tensor, int, float]]):
     ) -> None:
         self.pictures, self.targets = pictures, targets
         self.weights = [1.0] * len(targets) if weights is None else weights
-        self.crop, self.turn = crop, turn
+        self.change = changes(pictures[0], crop, turn)
 
     def __len__(self) -> int:
         return len(self.pictures)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int, float]:
-        picture = self.pictures[index]
-        if self.crop:
-            wide, high = picture.size
-            left, top = random.randint(0, 2 * self.crop), random.randint(0, 2 * self.crop)
-            picture = ImageOps.expand(picture, self.crop)
-            picture = picture.crop((left, top, left + wide, top + high))
-        if self.turn:
-            picture = turned(picture, self.turn)
-        return to_tensor(picture), self.targets[index], self.weights[index]
+        return self.change(self.pictures[index]), self.targets[index], self.weights[index]
+
+
+def changed(picture: Image.Image, crop: int, turn: int) -> Image.Image:
+    """Padded, cropped and turned at random."""
+    wide, high = picture.size
+    if crop:
+        left, top = (int(torch.randint(0, 2 * crop + 1, (1,))) for _ in range(2))
+        picture = ImageOps.expand(picture, crop).crop((left, top, left + wide, top + high))
+    return turned(picture, turn) if turn else picture
 
 
 def turned(picture: Image.Image, most: int) -> Image.Image:
     """Turned, slanted and stretched around the middle, as the package does it to batches."""
-    turn, slant = (math.radians(random.uniform(-most, most)) for _ in range(2))
-    wide, high = (1 + random.uniform(-most, most) / 100 for _ in range(2))
+    turn, slant = (math.radians(uniform(-most, most)) for _ in range(2))
+    wide, high = (1 + uniform(-most, most) / 100 for _ in range(2))
     x, y = picture.width / 2, picture.height / 2
     a, b = math.cos(turn) * wide, (slant - math.sin(turn)) * high
     d, e = math.sin(turn) * wide, math.cos(turn) * high
@@ -128,10 +162,60 @@ def _optimizer(net: nn.Module, weights: list[nn.Parameter], plan: Plan) -> torch
     return kind(weights, plan.rate, plan.momentum, weight_decay=plan.weight_decay, nesterov=True)
 
 
-def classifier_loss(net: Classifier) -> Loss:
+class Muon(muon.Muon):
+    """The package's, one layer after the other."""
+
+    def _move(self, filters: Sequence[Tensor], rate: float) -> None:
+        for weight in filters:
+            momentum = _momentum(self, weight).mul_(muon.MOMENTUM).add_(_grad(weight))
+            ahead = _grad(weight) + muon.MOMENTUM * momentum
+            weight.mul_(len(weight) ** 0.5 / weight.norm().clamp_min(1e-12))
+            weight.add_(orthogonal(ahead), alpha=-rate)
+
+
+class MuonAdam(muon.MuonAdam):
+    """The package's, one layer after the other."""
+
+    def _move(self, filters: Sequence[Tensor], rate: float) -> None:
+        for weight in filters:
+            momentum = _momentum(self, weight).lerp_(_grad(weight), 1 - muon.STEADY)
+            ahead = _grad(weight).lerp(momentum, muon.STEADY)
+            longer = max(len(weight), weight[0].numel())
+            weight.add_(orthogonal(ahead), alpha=-rate * muon.REACH * longer**0.5)
+
+
+def _momentum(optimizer: torch.optim.Optimizer, weight: Tensor) -> Tensor:
+    state = optimizer.state[weight]
+    if "momentum_buffer" not in state:
+        state["momentum_buffer"] = torch.zeros_like(weight)
+    momentum: Tensor = state["momentum_buffer"]
+    return momentum
+
+
+def _grad(weight: Tensor) -> Tensor:
+    assert weight.grad is not None
+    return weight.grad
+
+
+def orthogonal(filters: Tensor) -> Tensor:
+    """As published: each round multiplies the matrix itself by a polynomial of it."""
+    matrix = filters.flatten(1)
+    tall = len(matrix) > matrix.shape[1]
+    now: Tensor = matrix.T if tall else matrix
+    now = now / (now.norm() + 1e-7)
+    for _ in range(muon.ROUNDS):
+        square = now @ now.T
+        polynomial = muon.THIRD * square + muon.FIFTH * square @ square
+        now = muon.FIRST * now + polynomial @ now
+    return (now.T if tall else now).view_as(filters)
+
+
+def classifier_loss(net: Classifier, smoothing: float = 0.0) -> Loss:
     def loss(batch: Batch) -> Tensor:
         images, targets, weights = batch
-        losses: Tensor = cross_entropy(net(images), targets, reduction="none")
+        losses: Tensor = cross_entropy(
+            net(images), targets, reduction="none", label_smoothing=smoothing
+        )
         return (losses * weights.float()).mean()
 
     return loss
@@ -228,11 +312,11 @@ class Learner:
         )
 
     def learn(
-        self, images: Tensor, target: int, plan: Plan, crop: int, turn: int, workers: int = 0
+        self, images: Tensor, target: int, recipe: Recipe, turn: int, workers: int = 0
     ) -> None:
         """One increment of one new class, step by step as in `methods/eec.py`; codes stay floats,
         nothing is weighed in bytes, and nobody looks on."""
-        batch = plan.batch
+        batch = recipe.later.batch
         mixture: list[Image.Image] = []
         targets: list[int] = []
 
@@ -249,8 +333,9 @@ class Learner:
         shown = decode(self.decoder, codes, batch)
         add(shown, target)
         self.classifier.grow(target + 1)
-        data = Pictures(mixture, targets, crop=crop, turn=turn)
-        train(self.classifier, data, plan, classifier_loss(self.classifier), workers)
+        data = Pictures(mixture, targets, crop=recipe.crop, turn=turn)
+        loss = classifier_loss(self.classifier, recipe.smoothing)
+        train(self.classifier, data, recipe.later, loss, workers)
         self.originals[target] = evaluate(self.classifier, same_target(real, target), batch)
         some = slice(0, None, max(1, len(real) // 1000))
         errors = [

@@ -291,8 +291,7 @@ class Phases:
 
         def plainly() -> Work:
             learner = plain.Learner.of(self.learner)
-            crop = self.recipe.crop
-            return lambda: learner.learn(task.images, 2, plan, crop, self.turn, self.workers)
+            return lambda: learner.learn(task.images, 2, self.recipe, self.turn, self.workers)
 
         def bare() -> Work:
             method = copy.deepcopy(self.learner)
@@ -441,7 +440,8 @@ def main() -> None:
         phases = phases_of(given)
         print(
             f"{name}, up to {given.per_class} a class, {torch.get_num_threads()} threads, "
-            f"computing on {phases.runtime}, {given.rounds} rounds in turns"
+            f"computing on {phases.runtime}, {given.rounds} rounds in turns; plain pictures "
+            f"{'by torchvision' if plain.transforms else 'by the steps in plain.py'}"
         )
         print(
             "            images/s: ours   plain   ratio  of matmul: ours   plain  overhead  GFLOP/s"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import affine_grid, grid_sample, interpolate
+from torch.nn.functional import grid_sample, interpolate
 
 
 def to_float(images: Tensor) -> Tensor:
@@ -41,12 +41,12 @@ class Batches:
     """A set of images, padded once, from which batches are cut.
 
     Each image of a batch is a window of its own, at random where `pad` or a `window` smaller than
-    the image leaves room. Stored as [N, H, W, C]: a gather of single pixels then comes out
-    channels-last, the layout in which convolutions are fastest on a CPU, with crop and mirror at no
-    further cost. With `turn`, each is also turned and slanted by up to so many degrees and
-    stretched by up to so many percent, which costs a little. `drawn` are places of images of which
-    an epoch has only so many, drawn anew each time. `detail` is lent to the images that want it
-    half of the time, a piece drawn anew each time.
+    the image leaves room. Stored as [N, H, W, C]: a gather of windows, which are views, then comes
+    out channels-last, the layout in which convolutions are fastest on a CPU. With `turn`, each is
+    also turned and slanted by up to so many degrees and stretched by up to so many percent, which
+    costs a little. `drawn` are places of images of which an epoch has only so many, drawn anew each
+    time. `detail` is lent to the images that want it half of the time, a piece drawn anew each
+    time.
     """
 
     def __init__(
@@ -65,13 +65,14 @@ class Batches:
         self.room = (height + 2 * pad - self.height, width + 2 * pad - self.width)
         self.flip = flip
         self.turn = turn
-        self.pixels = _padded(images, pad)
-        if detail is not None:
-            detail = replace(detail, lost=_padded(detail.lost.to(images.device), pad))
+        self.windows = self._windows(images, pad)
         self.detail = detail
+        if detail is not None:
+            self.lost = self._windows(detail.lost.to(images.device), pad)
         none = torch.empty(0, dtype=torch.int64)
         self.drawn, self.most = (none, 0) if drawn is None else drawn
-        always = torch.ones(len(images), dtype=torch.bool)
+        self.count = len(images)
+        always = torch.ones(self.count, dtype=torch.bool)
         always[self.drawn] = False
         self.always = always.nonzero()[:, 0]
 
@@ -82,7 +83,7 @@ class Batches:
     def epoch(self, generator: torch.Generator) -> Tensor:
         """The places of the images of one epoch, in random order."""
         if not len(self.drawn):
-            return torch.randperm(len(self.pixels), generator=generator)
+            return torch.randperm(self.count, generator=generator)
         some = self.drawn[torch.randperm(len(self.drawn), generator=generator)[: self.most]]
         shown = torch.cat([self.always, some])
         return shown[torch.randperm(len(shown), generator=generator)]
@@ -90,53 +91,56 @@ class Batches:
     def take(self, index: Tensor, generator: torch.Generator) -> Tensor:
         """Float images [B, C, H, W] in channels-last memory, each changed in its own way."""
         images = self._cut(index, generator)
-        return _turned(images, self.turn, generator) if self.turn else images
+        # What comes in from outside is 0 to the sampler: black, where black is 0.
+        return (_turned(images, self.turn, generator) if self.turn else images).sub_(1)
+
+    def _windows(self, images: Tensor, pad: int) -> Tensor:
+        """All windows [N, top, left, H, W, C] of images in a margin of zeros; a view of these."""
+        pixels = images.permute(0, 2, 3, 1)
+        pixels = torch.nn.functional.pad(pixels, (0, 0, pad, pad, pad, pad)).contiguous()
+        windows = pixels.unfold(1, self.height, 1).unfold(2, self.width, 1)
+        return windows.permute(0, 1, 2, 4, 5, 3)
 
     def _cut(self, index: Tensor, generator: torch.Generator) -> Tensor:
-        if self.room == (0, 0) and not self.flip and self.detail is None:
-            return to_float(self.pixels[index]).permute(0, 3, 1, 2)
-        count, device = len(index), self.pixels.device
+        """Windows, as floats in 0..2."""
+        count = len(index)
         top, left = (
-            torch.randint(0, room + 1, (count, 1), generator=generator) for room in self.room
+            torch.randint(0, room + 1, (count,), generator=generator) for room in self.room
         )
-        y = top + torch.arange(self.height)
-        x = torch.arange(self.width).expand(count, -1)
-        if self.flip:
-            mirrored = torch.rand(count, 1, generator=generator) < 0.5
-            x = torch.where(mirrored, self.width - 1 - x, x)
-        x = left + x
-        y, x = y.to(device)[:, :, None], x.to(device)[:, None, :]
-        cut = to_float(self.pixels[index.to(device)[:, None, None], y, x])
+        mirrored = torch.rand(count, generator=generator) < 0.5 * self.flip
+        cut = _gathered(self.windows, torch.stack([index, top, left]), mirrored)
         if self.detail is not None:
-            lost, wanting = self.detail.lost, self.detail.wanting
-            lent = wanting[index] & (torch.rand(count, generator=generator) < 0.5)
-            piece = torch.randint(0, len(lost), (count,), generator=generator)[lent]
-            lent, piece = lent.to(device), piece.to(device)
+            lent = self.detail.wanting[index] & (torch.rand(count, generator=generator) < 0.5)
+            piece = torch.randint(0, len(self.lost), (count,), generator=generator)
             # Cut by the window of the image: what is outside of one is outside of the other.
-            added = lost[piece[:, None, None], y[lent], x[lent]].float() / 127.5
-            cut[lent] = (cut[lent] + added).clamp_(-1, 1)
+            places = torch.stack([piece, top, left])[:, lent]
+            added = _gathered(self.lost, places, mirrored[lent])
+            lent = lent.to(cut.device)
+            cut[lent] = (cut[lent] + added).clamp_(0, 2)
         return cut.permute(0, 3, 1, 2)
 
 
-def _padded(images: Tensor, pad: int) -> Tensor:
-    """Channels last, in a margin of zeros."""
-    pixels = images.permute(0, 2, 3, 1)
-    if pad:
-        pixels = torch.nn.functional.pad(pixels, (0, 0, pad, pad, pad, pad))
-    return pixels.contiguous()
+def _gathered(windows: Tensor, places: Tensor, mirrored: Tensor) -> Tensor:
+    """Floats [B, H, W, C] of the windows at `places` [3, B]: which image, top and left."""
+    cut = windows[tuple(places.to(windows.device))].float().div_(127.5)
+    if mirrored.any():
+        cut = torch.where(mirrored.to(cut.device)[:, None, None, None], cut.flip(2), cut)
+    return cut
 
 
 def _turned(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
     """Images seen through maps of their own: a turn, a slant, a stretch of each side."""
-    turn, slant, wide, high = 2 * torch.rand(4, len(images), generator=generator) - 1
+    turn, slant, wide, high = 2 * torch.rand(4, len(images), 1, 1, generator=generator) - 1
     turn, slant = (angle * math.radians(most) for angle in (turn, slant))
     wide, high = (1 + share * (most / 100) for share in (wide, high))
-    none = torch.zeros_like(turn)
+    # Middles of pixels, where -1 and 1 are the edges of the picture.
+    down, along = (torch.arange(1 - side, side, 2) / side for side in images.shape[2:])
+    grid = torch.empty(len(images), len(down), len(along), 2)
     rows = (
-        torch.stack([turn.cos() * wide, (slant - turn.sin()) * high, none], 1),
-        torch.stack([turn.sin() * wide, turn.cos() * high, none], 1),
+        (turn.cos() * wide, (slant - turn.sin()) * high),
+        (turn.sin() * wide, turn.cos() * high),
     )
-    grid = affine_grid(torch.stack(rows, 1).to(images.device), list(images.shape), False)
-    # What comes in from outside is 0 to the sampler: black, where black is 0.
-    seen = grid_sample(images + 1, grid, align_corners=False) - 1
+    for axis, (by_x, by_y) in enumerate(rows):
+        torch.add(by_x * along, by_y * down[:, None], out=grid[..., axis])
+    seen = grid_sample(images, grid.to(images.device), align_corners=False)
     return seen.contiguous(memory_format=torch.channels_last)

@@ -56,8 +56,8 @@ def train(
         for index in epoch.tensor_split(plan.batches_per_epoch(count))[done:]:
             for group in optimizer.param_groups:
                 group["lr"] = plan.rate_at(step, count)
+            images = batches.take(index, generator)
             with runtime.autocast():
-                images = batches.take(index, generator)
                 value = loss(smaller(images) if step < plan.early * total else images, index)
             optimizer.zero_grad()
             value.backward()

@@ -7,7 +7,7 @@ classifiers, `MuonAdam` for what codes images.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -29,20 +29,19 @@ class Muon(torch.optim.SGD):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         for group in self.param_groups:
-            for weight in group["params"]:
-                if weight.ndim == 4 and weight.grad is not None:
-                    self._move(weight, weight.grad, group["lr"])
+            filters = [w for w in group["params"] if w.ndim == 4 and w.grad is not None]
+            if filters:
+                self._move(filters, group["lr"])
+                for weight in filters:
                     weight.grad = None  # plain SGD passes over it, then
         return super().step(closure)
 
-    def _move(self, weight: Tensor, gradient: Tensor, rate: float) -> None:
-        state = self.state[weight]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(weight)
-        momentum = state["momentum_buffer"].mul_(MOMENTUM).add_(gradient)
-        ahead = gradient.add(momentum, alpha=MOMENTUM)
-        weight.mul_(len(weight) ** 0.5 / weight.norm().clamp_min(1e-12))
-        weight.add_(_turned(ahead), alpha=-rate)
+    def _move(self, filters: list[Tensor], rate: float) -> None:
+        turned = _turned(_ahead(self, filters, MOMENTUM))
+        lengths = torch.stack(torch._foreach_norm(filters)).clamp_min(1e-12)
+        wanted = lengths.new_tensor([len(weight) ** 0.5 for weight in filters])
+        torch._foreach_mul_(filters, (wanted / lengths).unbind())
+        torch._foreach_add_(filters, turned, alpha=-rate)
 
 
 # Momentum of filters without BatchNorm, and how far one of their numbers moves on average, in
@@ -67,20 +66,18 @@ class MuonAdam(torch.optim.Adam):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         for group in self.param_groups:
-            for weight in group["params"]:
-                if id(weight) in self.filters and weight.grad is not None:
-                    self._move(weight, weight.grad, group["lr"])
+            mine = [w for w in group["params"] if id(w) in self.filters and w.grad is not None]
+            if mine:
+                self._move(mine, group["lr"])
+                for weight in mine:
                     weight.grad = None  # Adam passes over it, then
         return super().step(closure)
 
-    def _move(self, weight: Tensor, gradient: Tensor, rate: float) -> None:
-        state = self.state[weight]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(weight)
-        momentum = state["momentum_buffer"].lerp_(gradient, 1 - STEADY)
-        ahead = gradient.lerp(momentum, STEADY)
-        longer = max(len(weight), weight[0].numel())
-        weight.add_(_turned(ahead), alpha=-rate * REACH * longer**0.5)
+    def _move(self, filters: list[Tensor], rate: float) -> None:
+        turned = _turned(_ahead(self, filters, STEADY))
+        longer = [max(len(weight), weight[0].numel()) for weight in filters]
+        torch._foreach_mul_(turned, [-rate * REACH * length**0.5 for length in longer])
+        torch._foreach_add_(filters, turned)
 
 
 def filters_of(net: nn.Module) -> list[Tensor]:
@@ -89,35 +86,58 @@ def filters_of(net: nn.Module) -> list[Tensor]:
     return [part.weight for part in net.modules() if isinstance(part, kinds)]
 
 
-def _turned(filters: Tensor) -> Tensor:
-    """Filters [out, in, h, w], made orthogonal."""
+def _ahead(optimizer: torch.optim.Optimizer, filters: list[Tensor], steady: float) -> list[Tensor]:
+    """Momentum after this step, seen a step ahead (Nesterov): of each layer's filters."""
+    gradients = [weight.grad for weight in filters if weight.grad is not None]
+    states = [optimizer.state[weight] for weight in filters]
+    for state, weight in zip(states, filters, strict=True):
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(weight)
+    momenta = [state["momentum_buffer"] for state in states]
+    torch._foreach_lerp_(momenta, gradients, 1 - steady)
+    return list(torch._foreach_lerp(gradients, momenta, steady))
+
+
+def _turned(filters: Sequence[Tensor]) -> list[Tensor]:
+    """Each layer's filters [out, in, h, w], made orthogonal."""
     # Numbers as they lie in memory, channels last: the order of a filter's is all the same.
-    rows, high, wide = filters.permute(0, 2, 3, 1), *filters.shape[2:]
-    turned = orthogonal(rows.flatten(1)).view(len(filters), high, wide, -1)
-    return turned.permute(0, 3, 1, 2)
+    rows = [layer.permute(0, 2, 3, 1) for layer in filters]
+    turned = orthogonal([layer.flatten(1) for layer in rows])
+    back = zip(turned, rows, strict=True)
+    return [made.view(layer.shape).permute(0, 3, 1, 2) for made, layer in back]
 
 
-def orthogonal(matrix: Tensor) -> Tensor:
-    """Nearly the orthogonal matrix next to this one: all singular values about 1.
+def orthogonal(matrices: Sequence[Tensor]) -> list[Tensor]:
+    """Nearly the orthogonal matrix next to each of these: all singular values about 1.
 
-    Each round multiplies it from the left by a polynomial of `square`, the products of its rows. So
-    the rounds are done with that alone, which is far smaller, and the matrix is multiplied once.
+    Each round multiplies a matrix by a polynomial of the products of its rows (of its columns, if
+    those are fewer). So the rounds are done with these products alone, which are far smaller and,
+    where as many, all at once, and the matrix is multiplied in the end.
     """
-    tall = matrix.shape[0] > matrix.shape[1]
-    rows: Tensor = matrix.T if tall else matrix
-    rows = rows / (rows.norm() + 1e-7)
-    square = rows @ rows.T
+    made = list(matrices)
+    for side in {min(matrix.shape) for matrix in matrices}:
+        places = [i for i, matrix in enumerate(matrices) if min(matrix.shape) == side]
+        chosen = [matrices[i] for i in places]
+        squares = [m @ m.T if len(m) == side else m.T @ m for m in chosen]
+        for i, factor in zip(places, _factors(torch.stack(squares)), strict=True):
+            matrix = matrices[i]
+            made[i] = factor @ matrix if len(matrix) == side else matrix @ factor
+    return made
+
+
+def _factors(square: Tensor) -> Tensor:
+    """What the rounds multiply matrices by, from the products [N, side, side] of their rows."""
+    length = square.diagonal(dim1=1, dim2=2).sum(1).sqrt().add(1e-7)[:, None, None]
+    square = square / length.square()
     now = factor = _one_round(square)
     for _ in range(ROUNDS - 1):
         square = now @ square @ now
         now = _one_round(square)
         factor = now @ factor
-    near = factor @ rows
-    return near.T if tall else near
+    return factor / length
 
 
 def _one_round(square: Tensor) -> Tensor:
-    """What a round multiplies by."""
-    factor = torch.addmm(square, square, square, beta=THIRD, alpha=FIFTH)
-    factor.diagonal().add_(FIRST)
+    factor = torch.baddbmm(square, square, square, beta=THIRD, alpha=FIFTH)
+    factor.diagonal(dim1=1, dim2=2).add_(FIRST)
     return factor

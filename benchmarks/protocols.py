@@ -3,10 +3,11 @@
     python benchmarks/protocols.py DATA --seeds 3                    # all, a run after the other
     python benchmarks/protocols.py DATA cifar10 --methods eec,joint --jobs 2
 
-Each cell is `eec run`, once for each seed, as a user would call it; `joint` and `eec-published`
-have the same net, images and recipe. Runs that are there are not done again, and one that was
-stopped goes on. Minutes are those of the increments, with the number of threads that a run had:
-only `--jobs 1` on a quiet machine tells how long a run takes there.
+Each cell is `eec run`, once for each seed, as a user would call it; `joint` has the same net as
+`eec`, `eec-published` that of the paper's MNIST (`dcgan`), or what `--net` says; images and recipe
+are the same. Runs that are there are not done again, and one that was stopped goes on. Minutes are
+those of the increments, with the number of threads that a run had: only `--jobs 1` on a quiet
+machine tells how long a run takes there.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ def main() -> None:
     names = [protocol.name for protocol in PROTOCOLS]
     parser.add_argument("protocols", nargs="*", metavar="PROTOCOL", help=", ".join(names))
     parser.add_argument("--methods", default=METHODS)
+    parser.add_argument("--net", help="of the classifier, for every method [the method's own]")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side [1]")
     parser.add_argument("--out", type=Path, default=Path("runs") / "protocols")
@@ -100,10 +102,11 @@ def main() -> None:
     for seed in range(asked.seeds):
         for protocol in chosen:
             for method in asked.methods.split(","):
-                folder = asked.out / f"{protocol.name}-{method}-{seed}"
+                net = f"-{asked.net}" if asked.net else ""
+                folder = asked.out / f"{protocol.name}-{method}{net}-{seed}"
                 folders.setdefault((protocol, method), []).append(folder)
                 words = [*protocol.options, "--method", method, "--seed", str(seed)]
-                words += ["--net", "auto"] if method == "eec-published" else []
+                words += ["--net", asked.net] if asked.net else []
                 runs.append((folder, [*words, "--data-dir", str(asked.data)]))
     if not asked.show:
         carry_out_all(runs, asked.jobs)

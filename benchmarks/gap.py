@@ -25,9 +25,10 @@ from eec.runs.config import RunConfig
 from eec.runs.folder import RunFolder
 from eec.runs.run import prepare, run
 
-# name -> method and what differs from its defaults; the net is the same for all
+# name -> method and what differs from its defaults; the net is the same for all but `-dcgan`
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "published": ("eec-published", {"net": "auto"}),
+    "published-dcgan": ("eec-published", {"net": "dcgan"}),
     "eecs": ("eecs", {"net": "auto"}),
     "per-task-real": ("eec", {"codec": "per-task", "new_images": "real"}),
     "frozen-real": ("eec", {"new_images": "real"}),
@@ -38,7 +39,9 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "frozen-coded": ("eec", {"see": "coded"}),
     "frozen-small": ("eec", {"code": "16x4x4"}),
     "frozen": ("eec", {}),
+    "frozen-dcgan": ("eec", {"net": "dcgan"}),
     "joint": ("joint", {}),
+    "joint-dcgan": ("joint", {"net": "dcgan"}),
 }
 
 

@@ -1,9 +1,11 @@
 """Our way of each kind of work against the plain one that most people would write.
 
     python benchmarks/speed.py [--data DATA] [--rounds 5] [--steps 100] [--per-class 500]
+    python benchmarks/speed.py --data DATA --dataset cifar10 --judge wgan --phases autoencoder
 
-Same nets, steps, batch sizes and images: MNIST where `--data` names a folder that has it, else the
-embedded digits. Ours, the plain way (`plain.py`) and the nets' arithmetic alone take turns, so that
+Same nets, steps, batch sizes and images: those of `--dataset`, which is MNIST where `--data` names
+a folder, else the embedded digits. `--judge` is the net whose features the content loss compares.
+Nothing is mirrored. Ours, the plain way (`plain.py`) and the nets' arithmetic alone take turns, so that
 a busy machine slows all of them down; ratios are of medians. The plain way has a process of its
 own: ours holds on to freed memory, as that of `eec run` does. With one thread,
 `--cpu-time` leaves out the time in which other processes had the core. `--guard` ends with
@@ -79,8 +81,11 @@ class Phase:
 class Phases:
     """All kinds of work on one data set."""
 
-    def __init__(self, dataset: Dataset, per_class: int, steps: int, workers: int) -> None:
+    def __init__(
+        self, dataset: Dataset, per_class: int, steps: int, workers: int, judge: str
+    ) -> None:
         self.workers = workers
+        self.judge = judge
         self.turn = dataset.turn
         self.runtime = choose_runtime()
         fast = find_recipe("fast")
@@ -123,7 +128,7 @@ class Phases:
 
     def _new_classifier(self) -> Classifier:
         with seeded(0):
-            net = CLASSIFIERS["tiny"](self.shape)
+            net = CLASSIFIERS["tiny" if self.shape[0] == 1 else "small"](self.shape)
             net.grow(len(self.tasks))
         return net
 
@@ -190,7 +195,7 @@ class Phases:
     def _codec(self, name: str, options: CodecOptions, plan: Plan) -> Phase:
         images = self.tasks[0].images
         with seeded(0):  # the published form has it for a classifier
-            judge = self.runtime.place(CLASSIFIERS["dcgan"](self.shape))
+            judge = self.runtime.place(CLASSIFIERS[self.judge](self.shape))
         judge.eval().requires_grad_(False)
         content = judge if options.content else None
 
@@ -339,12 +344,14 @@ def matrix_rate(clock: Callable[[], float], side: int = 1024, times: int = 5) ->
 
 
 def phases_of(given: argparse.Namespace) -> Phases:
-    dataset = load_dataset(data_set(given), given.data, 28)
-    return Phases(dataset, given.per_class, given.steps, given.workers)
+    name = data_set(given)
+    dataset = load_dataset(name, given.data, 28 if name == "digits" else None)
+    return Phases(dataset, given.per_class, given.steps, given.workers, given.judge)
 
 
 def data_set(given: argparse.Namespace) -> str:
-    return "mnist" if given.data else "digits"
+    name: str = given.dataset or ("mnist" if given.data else "digits")
+    return name
 
 
 def clock_of(given: argparse.Namespace) -> Callable[[], float]:
@@ -423,7 +430,11 @@ def peak_memory(dataset: str, data: Path | None, per_class: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--data", type=Path, help="data folder with MNIST; without: digits")
+    parser.add_argument("--data", type=Path, help="folder of the data sets; without: digits")
+    parser.add_argument("--dataset", help="mnist, if there is a folder; or cifar10, ...")
+    parser.add_argument(
+        "--judge", default="dcgan", choices=CLASSIFIERS, help="net of the content loss [dcgan]"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100, help="of each training alone")
     parser.add_argument("--per-class", type=int, default=500, help="training images a class")

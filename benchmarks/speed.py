@@ -5,12 +5,12 @@
 
 Same nets, steps, batch sizes and images: those of `--dataset`, which is MNIST where `--data` names
 a folder, else the embedded digits. `--judge` is the net whose features the content loss compares.
-Nothing is mirrored. Ours, the plain way (`plain.py`) and the nets' arithmetic alone take turns, so that
-a busy machine slows all of them down; ratios are of medians. The plain way has a process of its
-own: ours holds on to freed memory, as that of `eec run` does. With one thread,
-`--cpu-time` leaves out the time in which other processes had the core. `--guard` ends with
-status 1 where a ratio is under its guard; `--peak N` also runs `eec run` in a process of its own,
-with N images a class (0: all), and tells its peak memory.
+Nothing is mirrored. Ours, the plain way (`plain.py`) and the nets' arithmetic alone take turns, so
+that a busy machine slows all of them down; ratios are of medians. The plain way has a process of
+its own: ours holds on to freed memory, as that of `eec run` does. With one thread, `--cpu-time`
+leaves out the time in which other processes had the core. `--guard` ends with status 1 where a
+ratio is under its guard; `--peak N` also runs `eec run` in a process of its own, with N images a
+class (0: all), and tells its peak memory.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
-from whole_runs import bytes_kept, carry_out, carry_out_all, read, spread_words
+from whole_runs import bytes_kept, carry_out, carry_out_all, finished, read, spread_words
 
 from eec.memory.budget import parse_budget
 
@@ -41,10 +41,9 @@ class Cell:
 
 
 def cell_of(folders: list[Path]) -> Cell | None:
-    runs = [read(folder) for folder in folders]
-    if not all(runs):
+    if not all(map(finished, folders)):  # a budget may be refused in the midst of a run
         return None
-    last = [lines[-1] for lines in runs]
+    last = [read(folder)[-1] for folder in folders]
     return Cell([line["accuracy"] for line in last], statistics.mean(map(bytes_kept, last)))
 
 

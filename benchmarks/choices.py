@@ -24,7 +24,7 @@ from eec.nets.classifiers import CLASSIFIERS, Classifier
 from eec.training.runtime import seeded
 
 Work = Callable[[], object]
-HOWS = ("foreach", "loop", "fused")  # of optimisers
+HOWS = ("fused", "foreach", "loop")  # of optimisers
 SHAPES = {"tiny": (1, 28, 28), "small": (3, 32, 32)}
 
 
@@ -55,7 +55,7 @@ def training(
     batch: int = 64,
     last: bool = True,
     kind: str = "sgd",
-    how: str = "foreach",
+    how: str = "fused",
     compiled: bool = False,
 ) -> Work:
     """Steps of a classifier's training on one batch."""

@@ -19,6 +19,7 @@ import argparse
 import io
 import math
 import statistics
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -205,8 +206,11 @@ def accuracy(
     many of each class it learned from; None where not one fits. What images that another row showed
     just so have taught is `known`."""
     each = asked.per_class
-    images = data.train_images[first_of(data.train_labels, data.classes, each)]
-    labels = [name for name in data.classes for _ in range(each)]
+    chosen = first_of(data.train_labels, data.classes, each)
+    if len(chosen) < each * len(data.classes):
+        sys.exit(f"--per-class {each}: there are not as many images of each class; choose fewer")
+    images = data.train_images[chosen]
+    labels = [data.train_labels[place] for place in chosen.tolist()]
     decoded, size = row.code(images)
     if asked.fit:
         one = size / len(images)
@@ -220,7 +224,7 @@ def accuracy(
     key = zlib.crc32(decoded.numpy().tobytes())
     if key not in known:
         # As many steps whatever was kept: an image is shown the more often the fewer there are.
-        times = max(1, round(asked.per_class * asked.epochs / 6 / each))
+        times = max(1, round(asked.per_class / each))
         method = taught(decoded.repeat(times, 1, 1, 1), labels * times, data, asked, runtime)
         some = places_of(data, JUDGED)
         calls = method.predict(data.test_images[some])
@@ -303,7 +307,6 @@ def main() -> None:
     parser.add_argument("--accuracy", nargs="?", const="", help="of all rows, or of these, by ;")
     parser.add_argument("--validation", action="store_true", help="judge on training images")
     parser.add_argument("--fit", type=int, default=0, help="bytes that all must fit into")
-    parser.add_argument("--epochs", type=int, default=6, help="of the classifier [6]")
     parser.add_argument("--recipe", default="fast", help="of the classifier's training [fast]")
     parser.add_argument("--figure", type=Path, help="PNG file to draw the curves into")
     parser.add_argument("--seed", type=int, default=0)

@@ -56,6 +56,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/gap"))
     chosen = parser.parse_args()
     names = chosen.rows.split(",")
+    if unknown := [name for name in names if name not in ROWS]:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(ROWS)}")
     for seed in range(chosen.seeds):
         for name in names:
             once(chosen, name, seed)
@@ -92,7 +94,8 @@ def once(chosen: argparse.Namespace, name: str, seed: int) -> None:
 
 
 def where(chosen: argparse.Namespace, name: str, seed: int) -> Path:
-    folder: Path = chosen.out / f"{chosen.dataset}-{chosen.per_class}" / f"{name}-{seed}"
+    images = f"{chosen.dataset}-{chosen.per_class}-{chosen.increments}"
+    folder: Path = chosen.out / images / f"{name}-{seed}"
     return folder
 
 

@@ -3,20 +3,18 @@
     python benchmarks/memory.py DATA mnist --per-class 1000 --memory 1000 --seeds 3
 
 Each row is `eec run` with other options, once for each seed, on the same images. `--jobs` runs go
-side by side, each with one thread: the seconds are then of no use, and the share of them that
+side by side and share the cores: the seconds are then of no use, and the share of them that
 integration takes is. Runs that are there are not done again, and one that was stopped goes on.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from whole_runs import carry_out, read, spread_words
+from whole_runs import carry_out_all, read, spread_words
 
 ROWS: dict[str, list[str]] = {
     "unlimited": [],
@@ -65,31 +63,29 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs") / "memory")
     parser.epilog = "What is not known here, such as --code 16x4x4, is an option of eec run."
     asked, options = parser.parse_known_args()
-    names = [name.strip() for name in asked.rows.split(";" if ";" in asked.rows else ",")]
-    each = max(1, (os.cpu_count() or 1) // asked.jobs)
-    threads = int(os.environ.get("OMP_NUM_THREADS", each))
+    rows = asked.rows if asked.rows not in ROWS else f"{asked.rows};"
+    names = [name.strip() for name in rows.split(";" if ";" in rows else ",") if name.strip()]
+    if unknown := [name for name in names if name not in ROWS]:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {'; '.join(ROWS)}")
     place = asked.out / f"{asked.dataset}-{asked.per_class}-{asked.memory}"
     fixed = [asked.dataset, "--data-dir", str(asked.data), "--per-class", asked.per_class]
-    folders = {}
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        waiting = []
-        for seed in range(asked.seeds):
-            for name in names:
-                folder = place / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
-                folders[name, seed] = folder
-                chosen = [word.replace("BUDGET", asked.memory) for word in ROWS[name]]
-                words = [*fixed, *options, *chosen, "--seed", str(seed)]
-                waiting.append(pool.submit(carry_out, folder, words, threads))
-        for one in waiting:
-            one.result()
+    folders: dict[tuple[str, int], Path] = {}
+    runs: list[tuple[Path, list[str]]] = []
+    for seed in range(asked.seeds):
+        for name in names:
+            folders[name, seed] = place / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+            chosen = [word.replace("BUDGET", asked.memory) for word in ROWS[name]]
+            words = [*fixed, *options, *chosen, "--seed", str(seed)]
+            runs.append((folders[name, seed], words))
+    carry_out_all(runs, asked.jobs)
     print("| kept | A_k | less than unlimited | memory | newest too often | integration |")
     print("|---|---|---|---|---|---|")
     best: list[float] = []
     for name in names:
-        runs = [read(folders[name, seed]) for seed in range(asked.seeds)]
+        lines = [read(folders[name, seed]) for seed in range(asked.seeds)]
         if name == "unlimited":
-            best = [lines[-1]["accuracy"] for lines in runs]
-        print(row_words(name, runs, best))
+            best = [run[-1]["accuracy"] for run in lines]
+        print(row_words(name, lines, best))
 
 
 if __name__ == "__main__":

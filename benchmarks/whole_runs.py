@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -17,11 +18,14 @@ Work = Callable[[Path, list[str], int], None]  # folder, options, threads
 
 def carry_out(folder: Path, options: list[str], threads: int) -> None:
     """One run, unless it is there."""
-    if finished(folder):
-        return
-    begun = (folder / "config.json").exists()
-    words = ["resume", str(folder)] if begun else ["run", *options, "--out", str(folder)]
-    program = [sys.executable, "-c", "from eec.cli.main import main; main()", *words, "--quiet"]
+    words = ["run", *options, "--out", str(folder), "--quiet"]
+    if (folder / "config.json").exists():
+        if (had := config_of(folder)["command"]) != shlex.join(["eec", *words]):
+            raise SystemExit(f"{folder} has another run ({had}): choose another --out")
+        if finished(folder):
+            return
+        words = ["resume", str(folder), "--quiet"]
+    program = [sys.executable, "-c", "from eec.cli.main import main; main()", *words]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(program, env=environment, capture_output=True, encoding="utf-8")
     if done.returncode:
@@ -37,6 +41,8 @@ def carry_out_all(
     runs: Sequence[tuple[Path, list[str]]], jobs: int, work: Work = carry_out
 ) -> None:
     """All of them, so many side by side; the cores, or OMP_NUM_THREADS, are shared among these."""
+    if jobs < 1:
+        raise SystemExit(f"--jobs {jobs}: use 1 or more")
     threads = max(1, int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1) // jobs)
     with ThreadPoolExecutor(jobs) as pool:
         waiting = [pool.submit(work, folder, options, threads) for folder, options in runs]

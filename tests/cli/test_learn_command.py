@@ -250,6 +250,16 @@ def test_a_folder_called_1_takes_no_room_of_a_new_class(
     assert "memory 2 is too small" in call("learn", "b.eec", "y", "--quiet").err
 
 
+def test_a_budget_is_refused_before_any_picture_is_read(
+    call: Call, write: Write, short_recipe: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for digit in (1, 2, 3):
+        write(Path(f"x/{digit}"), digit, 2)
+    monkeypatch.setattr("eec.data.image_files.read_images", None)
+    assert "memory 2 is too small" in call("learn", "c.eec", "x", "--memory", "2").mistake
+    assert "of 3 classes" in call("learn", "c.eec", "x", "--memory", "1kB").mistake
+
+
 def test_what_a_learner_was_made_with_stays(call: Call, taught: EEC, write: Write) -> None:
     write(Path("x/3"), 3, 2)
     before = Path("b.eec").read_bytes()

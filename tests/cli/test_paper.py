@@ -47,6 +47,16 @@ def test_the_list_has_every_experiment(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == shown
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [("list", "--jobs", "2"), ("list", "--out", "x"), ("results", "--seeds", "2"),
+     ("figure3", "--seed", "-1")],
+)  # fmt: skip
+def test_options_that_would_do_nothing_are_refused(wrong: tuple[str, ...]) -> None:
+    with pytest.raises(UserError, match=wrong[1]):
+        paper(*wrong)
+
+
 def test_to_list_takes_no_torch() -> None:
     program = (
         "import sys; from eec.cli.paper import Paper; Paper().start([]); "

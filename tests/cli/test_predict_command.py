@@ -193,6 +193,14 @@ def test_paths_from_a_pipe(
     assert sorted(row["path"] for row in rows[1:-1]) == ones
 
 
+def test_the_folder_that_one_is_in_may_come_through_the_pipe(
+    call: Call, brain: Path, pictures: list[Path], pipe: Callable[[bytes], None]
+) -> None:
+    pipe(b"./\n")
+    named = json.loads(call("predict", brain, "--format", "json").out)
+    assert {Path(row["path"]) for row in named} >= set(pictures)
+
+
 def test_answers_come_while_the_pipe_is_open(
     brain: Path, pictures: list[Path], environment: dict[str, str]
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from eec.methods.replay import Replay
 from eec.runs.folder import RunFolder
 
 TINY = ["--per-class", "3", "--classes-per-increment", "5", "--size", "8"]
@@ -122,12 +123,30 @@ def test_a_full_disk_ends_in_one_line_with_the_last_checkpoint_intact(
 
 
 def test_nobody_is_sent_back_to_a_run_whose_budget_is_too_small(
-    call: Callable[..., Any], short_recipe: object
+    call: Callable[..., Any], short_recipe: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = [*RUN, "--quiet", "--method", "replay", "--size", "24", "--memory", "9kB"]
+    assert "one image of each of 10 classes" in call(*asked).mistake  # before it begins
+    assert not Path("run").exists()
+    monkeypatch.setattr(Replay, "_bytes_needed", lambda *_: (0, 0))  # as by a wrong guess
     mistake = call(*asked).mistake
     assert Path("run/measures.jsonl").exists()  # some classes did fit
     assert "too small for one image of each of" in mistake and "go on" not in mistake
+
+
+def test_what_is_drawn_beside_a_run_stays_beside_it(
+    call: Callable[..., Any], short_recipe: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = [*RUN, "--quiet", "--seed", "7"]
+    other[other.index("--out") + 1] = "elsewhere/other"
+    assert call(*other).status == 0
+    with monkeypatch.context() as broken:
+        broken.setattr(RunFolder, "finish", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert call(*RUN, "--quiet", "--beside", "elsewhere/other").status == 130
+    for _ in range(2):  # gone on with, and once more when it is finished
+        Path("run/report.html").unlink(missing_ok=True)
+        assert call("resume", "run", "--quiet").status == 0
+        assert "seed 7" in Path("run/report.html").read_text()
 
 
 def test_a_folder_in_use_is_left_alone(call: Callable[..., Any], short_recipe: object) -> None:

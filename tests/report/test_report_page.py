@@ -144,6 +144,15 @@ def test_a_bad_autoencoder_is_warned_about(make_run: Make) -> None:
     assert said not in page_of(make_run()).text
 
 
+def test_a_codec_that_was_not_trained_has_no_attempts(make_run: Make) -> None:
+    def spoil(lines: list[dict[str, Any]]) -> None:
+        lines[1]["autoencoder"].update(good=False, attempts=1, trained=False)
+
+    said = page_of(make_run(alter=spoil)).text
+    assert "Increment 2: the autoencoder of an earlier task keeps this one badly" in said
+    assert "attempts (" not in said
+
+
 def test_an_unfinished_run_says_so(make_run: Make) -> None:
     record = make_run()
     said = "not finished: 4 of 9 increments are done"

@@ -7,13 +7,22 @@ from pathlib import Path
 import pytest
 
 from eec.runs import expected_time
-from eec.runs.expected_time import Forecast, Rates, Size, seconds, seconds_of, sizes_of, steps
+from eec.runs.expected_time import (
+    Forecast,
+    Rates,
+    Size,
+    images_trained_on,
+    seconds,
+    seconds_of,
+    sizes_of,
+    steps,
+)
 from eec.runs.run import prepare
 from eec.runs.sweep import Job, plan
 from eec.training.recipes import RECIPES
 from small_runs import config
 
-TASK = Size(classes=7, brought=6, new=24, seen=4, judged=100)
+TASK = Size(classes=7, brought=6, new=24, seen=4, judged=100, each=256)
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +45,7 @@ def test_sizes_are_those_of_the_stream() -> None:
         ("finetune", {}, "later", 24),
         ("joint", {}, "later", 28),
         ("replay", {"memory": "12"}, "later", 28),
+        ("icarl", {}, "later", 28),
         ("eec", {}, "later", 28),
         ("eec", {"new_images": "both"}, "later", 52),
         ("eec", {"memory": "10", "over_budget": "drop"}, "later", 28),
@@ -61,6 +71,12 @@ def test_steps_are_the_plans_own(
     assert count * batch == pytest.approx(5 * images)
 
 
+@pytest.mark.parametrize(("memory", "images"), [("12", 36), ("9kB", 24 + 35), ("unlimited", 124)])
+def test_exemplars_are_shown_once_each(memory: str, images: int) -> None:
+    _, untaught = prepare(config("icarl", options={"memory": memory}))
+    assert images_trained_on(untaught, "later", replace(TASK, seen=100)) == images
+
+
 def test_what_is_not_trained_later_is_not_counted_later() -> None:
     _, method = prepare(config("eec"))
     rates = Rates({"compressor": 1.0, "later": 0.0}, frozenset({"later"}), 0.0, 0.0, 0.0)
@@ -83,7 +99,7 @@ def test_the_published_autoencoder_is_expected_to_need_more_than_one_attempt(
 def test_one_class_trains_no_classifier() -> None:
     _, method = prepare(config("joint"))
     rates = Rates({"later": 1.0}, frozenset({"later"}), 0.0, 0.0, 0.0)
-    assert seconds(rates, method, Size(1, 1, 4, 0, 10), 256) == 0.0
+    assert seconds(rates, method, Size(1, 1, 4, 0, 10, 256), 256) == 0.0
     assert seconds(rates, method, TASK, 256) > 0.0
 
 

@@ -156,15 +156,16 @@ class Learn:
 
         paths = [path for images in found.values() for path in images]
         names = [name for name, images in found.items() for _ in images]
-        progress = watch.phase("read images")
         if method.image is None:
             channels, size = channels_of(paths), self.size or SIZE
         else:
             channels, size = method.image[0], method.image[1]
-        # A code that does not fit such images is told now, not when all of them have been read.
+        # What cannot be learned is told now, not when all images have been read.
         labels = match_labels(found, method.classes)
         blank = torch.zeros(1, channels, size, size, dtype=torch.uint8)
-        method.check(Task(blank, [labels[names[0]]]))
+        coming = [labels[name] for name in names]
+        method.check(Task(blank.expand(len(names), -1, -1, -1), coming))
+        progress = watch.phase("read images")
         reading = read_images(paths, size, channels, strict=self.strict, progress=progress)
         whole = set(reading.kept)
         kept = {names[i] for i in whole}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -70,10 +70,12 @@ class Paper:
         if self.scale not in SCALES:
             known = ", ".join(SCALES)
             raise UserError(f"unknown scale {self.scale!r}: choose one of {known}")
-        if self.name == "list":
-            _list()
-        elif self.name == "results":
-            _gather(self.out or Path("runs"))
+        if self.name in ("list", "results"):
+            self._check_plain()
+            if self.name == "list":
+                _list()
+            else:
+                _gather(self.out or Path("runs"))
         elif self.name in FIGURES:
             self._check(made_of_runs=False)
             _encoded(self, arguments)
@@ -86,7 +88,18 @@ class Paper:
             known = ", ".join(("list", "results", *_all()))
             raise UserError(f"unknown experiment {self.name!r}: choose one of {known}")
 
+    def _check_plain(self) -> None:
+        """Nothing is run: there is nothing to choose, but for where results are gathered from."""
+        plain = Paper(self.name, out=self.out if self.name == "results" else None)
+        for field in fields(self):
+            if getattr(self, field.name) != getattr(plain, field.name):
+                raise UserError(
+                    f"--{field.name.replace('_', '-')}: {self.name} runs nothing: leave it out"
+                )
+
     def _check(self, *, made_of_runs: bool) -> None:
+        if self.seed < 0:
+            raise UserError(f"--seed {self.seed}: use a whole number, 0 or more")
         if made_of_runs and (self.seed or self.linkage != "ward"):
             raise UserError("--seed and --linkage are of figure3 and figure6: use --seeds")
         if not made_of_runs and self.jobs != 1:

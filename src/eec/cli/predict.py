@@ -136,9 +136,10 @@ def _from_pipe() -> Iterator[Picture | None]:
 def _from_line(line: bytes) -> Iterator[Picture]:
     from eec.data.image_files import find_images
 
-    path = Path(os.fsdecode(line.strip(b"\r\n").replace(b"\0", b"?")))
-    if path == Path():
+    said = line.strip(b"\r\n")
+    if not said:
         return
+    path = Path(os.fsdecode(said.replace(b"\0", b"?")))
     for image in find_images(path) if path.is_dir() else [path]:
         yield Picture(str(image), image)
 

@@ -30,16 +30,17 @@ class Resume:
         from rich.console import Console
 
         from eec.cli.carry_out import carry_out, tell
+        from eec.report.folder import read_run
         from eec.runs.environment import restore_threads
         from eec.runs.folder import RunFolder
-        from eec.runs.resume import is_finished, read_config
+        from eec.runs.resume import beside_of, is_finished, read_config
         from eec.runs.run import go_on, prepare
 
         folder = RunFolder.open(self.run)
         if is_finished(folder):
             folder.close()
             print(f"eec: {self.run} is finished: nothing was left to do", file=sys.stderr)
-            tell(Console(), self.run, ())
+            tell(Console(), self.run, [read_run(path) for path in beside_of(folder)])
             return
         config = read_config(folder, self.data_dir)
         for notice in restore_threads(folder.read_json("environment.json")):
@@ -50,4 +51,5 @@ class Resume:
             go_on,
             quiet=self.quiet,
             every=self.checkpoint_every,
+            beside=[read_run(path) for path in beside_of(folder)],
         )

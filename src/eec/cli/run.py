@@ -191,6 +191,7 @@ class Run:
             device=self.device,
             precision=self.precision,
             originals=self.originals,
+            beside=self.beside,
             command=shlex.join(["eec", *arguments]),
         )
 

@@ -195,7 +195,7 @@ def train_codec(
         again = seed + attempt
         steps += _fit(net, images, options, plan, runtime, again, classifier, progress, journal)
         _settle(net, options)
-        codec = Codec(net, runtime, steps, attempt + 1)
+        codec = Codec(net, runtime)
         quality = judge(codec, images, classifier, targets)
         lost = math.inf if math.isnan(quality.unexplained) else quality.unexplained
         if best is None or quality.good or lost <= best[0]:  # good is more than few errors
@@ -205,6 +205,7 @@ def train_codec(
         net = _begin(images, options, runtime, again + 1, None if quality.diverged else net)
     assert best is not None
     _, codec, quality = best
+    codec.steps, codec.attempts = steps, attempt + 1
     codec.reference = _cost(codec, images)
     if codec.prior is not None:
         codec.level = _fine_enough(codec, images)

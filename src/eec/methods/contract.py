@@ -11,10 +11,10 @@ from __future__ import annotations
 import copy
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -352,22 +352,34 @@ class Method(ABC):
 
     # The checks.
 
-    def check(self, task: Task) -> None:
-        """Refuse a task that cannot be learned, before anything has changed."""
-        self._check_shape(task.images, margin=True)
-        side, shape = self.options.crop, shape_of(task.images)
-        if side and not SMALLEST <= side <= min(shape[1:]):
-            raise UserError(
-                f"crop is {side} but images are {size_words(shape)}: use {SMALLEST} to "
-                f"{min(shape[1:])} pixels, or larger images"
-            )
-        known = {label: type(label) for label in self.classes}
-        for label in task.classes:
-            if known.get(label, type(label)) is not type(label):
+    def check(self, *tasks: Task) -> None:
+        """Refuse tasks, one after the other, that cannot be learned, before anything has changed.
+
+        What their images show does not count here: one may stand for all of a stream.
+        """
+        for task in tasks:
+            self._check_shape(task.images, margin=True)
+            side, shape = self.options.crop, shape_of(task.images)
+            if side and not SMALLEST <= side <= min(shape[1:]):
                 raise UserError(
-                    f"label {label!r} of type {type(label).__name__} equals a learned label of "
-                    f"type {known[label].__name__}: use one type for this class"
+                    f"crop is {side} but images are {size_words(shape)}: use {SMALLEST} to "
+                    f"{min(shape[1:])} pixels, or larger images"
                 )
+            known = {label: type(label) for label in self.classes}
+            for label in task.classes:
+                if known.get(label, type(label)) is not type(label):
+                    raise UserError(
+                        f"label {label!r} of type {type(label).__name__} equals a learned label of "
+                        f"type {known[label].__name__}: use one type for this class"
+                    )
+
+    def _after(self, tasks: Sequence[Task]) -> Self:
+        """A shallow twin that has seen the images' shape and the names of these tasks."""
+        after = copy.copy(self)
+        after.image = self.image or shape_of(tasks[0].images)
+        coming = {label: None for task in tasks for label in task.classes}
+        after.classes = [*self.classes, *(label for label in coming if label not in self.classes)]
+        return after
 
     def _check_shape(self, images: Tensor, *, margin: bool = False) -> None:
         """`margin`: with what crops are cut from. Without it images can be named, not learned."""

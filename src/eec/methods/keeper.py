@@ -58,6 +58,7 @@ FINE_BYTES = 90  # for 32x32 pixels, from which codes of more channels teach mor
 FINE_NETS = (90_000, 140_000)
 OPEN_STREAM = 10_000  # images that a budget is to be divided by where nobody knows how many come
 HEADER_LINE = 100  # bytes that the name, type, shape and place of a tensor take in the file, about
+CODE_LINES = 5  # of codes in the file: episodes, centroids, spreads, counts, scale
 TOGETHER = "together"  # the name of a coded codec's nets and prior in the file
 
 
@@ -71,17 +72,15 @@ class Keeper(Method):
         self.real: list[tuple[int, Tensor]] = []  # class index, images as brought: `keep_real`
         self.strict = not self.options.keep_real
 
-    def check(self, task: Task) -> None:
-        super().check(task)
-        image = self._seen_shape(shape_of(task.images))
+    def check(self, *tasks: Task) -> None:
+        super().check(*tasks)
+        image = self._seen_shape(shape_of(tasks[0].images))
         with seeded(0):  # a code that does not fit the images shows here
             net = new_autoencoder(image, self._codec_options(image))
-        shares = (_share(self.options.keep_real, n) for n in Counter(task.labels).values())
-        real = sum(shares) * task.images[0].nbytes
-        after = copy.copy(self)
-        after.image = self.image or shape_of(task.images)
-        after.classes = list({*self.classes, *task.classes})
-        after._check_budget(net, real)
+        counts = (n for task in tasks for n in Counter(task.labels).values())
+        shares = (_share(self.options.keep_real, n) for n in counts)
+        real = sum(shares) * tasks[0].images[0].nbytes
+        self._after(tasks)._check_budget(net, real, len(tasks))
 
     def nets(self, image: Shape) -> Facts:
         seen = self._seen_shape(image)
@@ -284,46 +283,49 @@ class Keeper(Method):
     def _least(self) -> int:
         return POLICIES[self.options.over_budget].least
 
-    def _check_budget(self, net: CodecNet, real: int) -> None:
-        """Refuse early what cannot fit beside so many bytes of real images; an estimate, since what
-        is stored in the end decides. `self` has the image and the classes of after the task."""
+    def _check_budget(self, net: CodecNet, real: int, tasks: int) -> None:
+        """Refuse early what so many tasks and bytes of real images leave no room for; an estimate,
+        since what is stored in the end decides. `self` has the classes of after these tasks."""
         budget = parse_budget(self.options.memory)
         slots = len(self.classes) * self._least
         if budget.slots is not None and slots > budget.slots:
             self._refuse_budget(slots)
         if budget.bytes is not None:
-            least, most = self._bytes_needed(net, real)
+            least, most = self._bytes_needed(net, real, tasks)
             if least > budget.bytes:
-                self._refuse_budget(self._bytes_enough(most, real))
+                self._refuse_budget(self._bytes_enough(most, real, tasks))
 
-    def _bytes_needed(self, net: CodecNet, real: int) -> tuple[float, float]:
+    def _bytes_needed(self, net: CodecNet, real: int, tasks: int = 1) -> tuple[float, float]:
         """By a guess, at the least and at the most."""
         slots = len(self.classes) * self._least
         least = most = self._fixed_bytes() + slots * self._slot_bytes(net) + real
-        if self._makes_codec:
+        apart = self._codec_a_task or not self._coded  # codes of each task lie by themselves
+        most += HEADER_LINE * (CODE_LINES * tasks if apart else CODE_LINES + tasks)
+        made = tasks if self._codec_a_task else int(not self.memory.codecs)
+        if made:
             codec = self._written_codec("codecs.1.", Codec(net, self.runtime))
-            most += _bytes_of(codec) + HEADER_LINE * (len(codec) + 3)  # codes and counts, too
+            most += made * (_bytes_of(codec) + HEADER_LINE * len(codec))
             # Before they are trained, coded nets are noise, which is not compressed: half of
             # that is a safe guess.
-            least += _bytes_of(codec) / (2 if self._coded else 1)
+            least += made * _bytes_of(codec) / (2 if self._coded else 1)
         return least, most
 
-    def _bytes_enough(self, most: float, real: int) -> float:
+    def _bytes_enough(self, most: float, real: int, tasks: int) -> float:
         """A budget that holds its own codec: a larger one may have larger nets."""
         assert self.image is not None
         image = self._seen_shape(self.image)
-        for _ in range(len(CODEC_SIZES) if self._makes_codec else 0):
+        makes = self._codec_a_task or not self.memory.codecs
+        for _ in range(len(CODEC_SIZES) if makes else 0):
             with_it = copy.copy(self)
             with_it.options = replace(self.options, memory=f"{math.ceil(most)}B")
             with seeded(0):
                 net = new_autoencoder(image, with_it._codec_options(image))
-            most = max(most, with_it._bytes_needed(net, real)[1])
+            most = max(most, with_it._bytes_needed(net, real, tasks)[1])
         return most
 
     @property
-    def _makes_codec(self) -> bool:
-        """Whether the next task has one to be trained and kept."""
-        return self.options.codec in ("per-task", "warm") or not self.memory.codecs
+    def _codec_a_task(self) -> bool:
+        return self.options.codec in ("per-task", "warm")
 
     def _refuse_budget(self, least: float) -> NoReturn:
         in_bytes = parse_budget(self.options.memory).bytes is not None

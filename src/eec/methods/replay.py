@@ -89,12 +89,29 @@ class Replay(Method):
         super().__init__(*arguments)
         self.kept = Kept([])
 
-    def check(self, task: Task) -> None:
-        super().check(task)
-        slots = parse_budget(self.options.memory).slots
-        classes = len({*self.classes, *task.classes})
-        if slots is not None and slots < classes:
+    def check(self, *tasks: Task) -> None:
+        super().check(*tasks)
+        budget, after = parse_budget(self.options.memory), self._after(tasks)
+        classes = len(after.classes)
+        if budget.slots is not None and budget.slots < classes:
             self._refuse(classes, classes)
+        if budget.bytes is not None:
+            least, most = after._bytes_needed(tasks[0].images[:1])
+            if least > budget.bytes:
+                self._refuse(classes, most)
+
+    def _bytes_needed(self, image: Tensor) -> tuple[int, int]:
+        """What one image of each class takes at the least and at the most: exactly where they are
+        all alike, else by a guess from this one. `self` has all classes."""
+        written = self.form.encode(image, self._qualities()[-1])
+        assert written is not None
+        header, bodies = written
+        held = dict.fromkeys(range(len(self.kept.piles)), 1)
+        old = self._of(self.kept, held).piles
+        new = [equal_parts(bodies, 1)] * (len(self.classes) - len(old))
+        guessed = sum(len(pile.images[0]) for pile in new) if self.form.ladder else 0
+        weight = self._weigh(Kept([*old, *new], self.kept.header or header, 0))
+        return weight - guessed // 2, weight + guessed
 
     def _learn(self, images: Tensor, targets: Tensor, report: Report) -> None:
         new = [images[targets == target] for target in range(len(self.classes))]

@@ -255,7 +255,9 @@ def _bytes_row(block: Block, line: Line, runs: Records) -> list[str]:
     everything = spread([total(r.last["bytes"]) for r in runs.values()]).mean
     options = next(iter(runs.values())).config.get("options") or {}
     images = options.get("expected") or 0
-    codes, real = mean(*CODES), mean("images")
+    # Methods that keep images have counts, too.
+    codes = mean(*CODES) if mean("episodes", "concepts") else 0.0
+    real = mean("images")
     return [
         line.name,
         f"{images:,}" if images else NOTHING,

@@ -221,14 +221,20 @@ def _printed(record: RunRecord) -> list[list[str]]:
 def _warnings(record: RunRecord) -> list[str]:
     unfinished = _unfinished(record)
     bad = [
-        f"Increment {m['increment']}: the autoencoder stayed bad after "
-        f"{quality.get('attempts') or 'all its'} attempts (pixel error "
+        f"Increment {m['increment']}: {_whose(quality)} (pixel error "
         f"{_number(quality.get('pixel_error'))}, recognised "
         f"{words.percent(quality.get('recognised'))} %). What it decodes is not to be trusted."
         for m in record.measures
         if (quality := m.get("autoencoder") or {}).get("good") is False
     ]
     return ([f"This run is not finished: {unfinished}"] if unfinished else []) + bad
+
+
+def _whose(quality: dict[str, Any]) -> str:
+    """Which autoencoder is poor, as the beginning of a sentence goes on."""
+    if quality.get("trained") is False:
+        return "the autoencoder of an earlier task keeps this one badly"
+    return f"the autoencoder stayed bad after {quality.get('attempts') or 'all its'} attempts"
 
 
 def _notes(record: RunRecord) -> list[str]:

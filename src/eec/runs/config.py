@@ -35,6 +35,7 @@ class RunConfig:
     device: str = "auto"
     precision: str = "auto"
     originals: bool = True  # keep a few test images for people to look at
+    beside: tuple[Path, ...] = ()  # run folders that are drawn in the same figure
     command: str = ""
 
     @property

@@ -8,6 +8,7 @@ few images for a few steps, by the clock. A run that was finished earlier tells 
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,9 @@ import torch
 
 from eec.data.labels import distinct
 from eec.data.stream import Increment, Selection, Stream, Task
+from eec.memory.budget import parse_budget
 from eec.methods.contract import Method
+from eec.methods.options import ExemplarOptions, ReplayOptions
 from eec.nets.classifiers import Shape, shape_of
 from eec.runs.judge import GAP_IMAGES
 from eec.runs.run import read_stream, untaught
@@ -58,6 +61,7 @@ class Size:
     new: int
     seen: int  # earlier
     judged: int  # test images of all classes by then
+    each: int  # bytes of an image as it is
 
 
 class Forecast:
@@ -138,7 +142,7 @@ def seconds_of(run: Path) -> float:
 def sizes_of(stream: Stream) -> list[Size]:
     sizes: list[Size] = []
     for increment in stream.increments:
-        before = sizes[-1] if sizes else Size(0, 0, 0, 0, 0)
+        before = sizes[-1] if sizes else Size(0, 0, 0, 0, 0, 0)
         sizes.append(
             Size(
                 classes=before.classes + len(increment.new_classes),
@@ -146,6 +150,7 @@ def sizes_of(stream: Stream) -> list[Size]:
                 new=len(increment.train),
                 seen=before.seen + before.new,
                 judged=before.judged + len(increment.judged),
+                each=math.prod(_shape(stream)),
             )
         )
     return sizes
@@ -159,10 +164,19 @@ def images_trained_on(method: Method, plan: str, size: Size) -> int:
     if not keeps(method):
         return size.new
     old = size.seen  # whatever is kept is shown as often as it stands for
+    if isinstance(options, ExemplarOptions) and not isinstance(options, ReplayOptions):
+        old = min(old, _exemplars(options.memory, size))  # or once, as by iCaRL
     if method.options.replay_per_epoch:
         old = min(old, method.options.replay_per_epoch)
     twice = getattr(options, "new_images", "") == "both"
     return old + (2 if twice else 1) * size.new
+
+
+def _exemplars(memory: str, size: Size) -> int:
+    budget = parse_budget(memory)
+    if budget.bytes is not None:
+        return budget.bytes // size.each
+    return size.seen if budget.slots is None else budget.slots
 
 
 def steps(method: Method, plan: str, size: Size, pixels: int) -> tuple[int, float]:
@@ -241,7 +255,8 @@ def measure_rates(method: Method, stream: Stream) -> Rates:
         watch = Stopwatch()
         method.learn(task, watch.phase)
         seen = sum(map(len, tasks[:number]))
-        sizes.append(Size(len(method.classes), len(task.classes), len(task), seen, 0))
+        each = math.prod(shape_of(task.images))
+        sizes.append(Size(len(method.classes), len(task.classes), len(task), seen, 0, each))
         for count, taken in watch.taken.items():
             name = names[count]
             _, images = steps(method, name, sizes[-1], pixels)

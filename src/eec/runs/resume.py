@@ -36,6 +36,12 @@ def read_config(folder: RunFolder, data_dir: Path | None = None) -> RunConfig:
     return _as_it_began(config, folder.read_json("environment.json"))
 
 
+def beside_of(folder: RunFolder) -> list[Path]:
+    """The run folders that were to be drawn in the same figure, as far as they are still there."""
+    named = folder.read_json("config.json")["place"].get("beside", [])
+    return [path for path in map(Path, named) if path.is_dir()]
+
+
 def _as_it_began(config: RunConfig, before: dict[str, Any]) -> RunConfig:
     """With the precision that `auto` found on this machine: measured again, it might differ."""
     here = {"cpu": cpu_name(), "device": str(choose_runtime(config.device, "float32").device)}
@@ -66,6 +72,7 @@ def _read(told: dict[str, Any], data_dir: Path | None) -> RunConfig:
         device=place["device"],
         precision=place["precision"],
         originals=told["originals"],
+        beside=tuple(map(Path, place.get("beside", []))),
         command=told["command"],
     )
 

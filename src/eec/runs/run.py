@@ -72,18 +72,18 @@ def untaught(config: RunConfig, stream: Stream) -> Method:
     """The method, with what it takes from its stream; refuses a stream that it cannot learn."""
     runtime = choose_runtime(config.device, config.precision)
     turn = stream.turn if config.turn is None else config.turn
-    if config.options.recipe == "paper":  # which knows of crops and mirrors only
-        turn = 0
+    if config.turn is None and config.options.recipe == "paper":
+        turn = 0  # it knows of crops and mirrors only
     options = replace(config.options, flip=stream.flip, turn=turn)
     if isinstance(options, EECOptions | ExemplarOptions):
         options = replace(options, expected=sum(len(i.train) for i in stream.increments))
     method = make_method(config.method, options, config.seed, runtime)
-    first = stream.increments[0].task
-    # One image of each class that will come: a budget that cannot hold them is refused now, and not
-    # hours later by the increment that is too many.
-    classes = [label for increment in stream.increments for label in increment.new_classes]
-    method.check(Task(first.images[:1].expand(len(classes), -1, -1, -1), classes))
-    method.check(first)
+    # All that will come, with one image for all of them: a budget that cannot hold it is refused
+    # now, and not hours later by the increment that is too many.
+    first = stream.increments[0].train
+    one = first.images[first.index[:1]]
+    coming = [increment.train.labels for increment in stream.increments]
+    method.check(*(Task(one.expand(len(labels), -1, -1, -1), labels) for labels in coming))
     return method
 
 
@@ -203,6 +203,7 @@ def describe_config(config: RunConfig, stream: Stream, method: Method) -> dict[s
             "strict": config.strict,
             "device": config.device,
             "precision": config.precision,
+            "beside": [str(path.resolve()) for path in config.beside],
         },
         "command": config.command,
     }

@@ -161,4 +161,6 @@ def _name_axis(names: list[str]) -> alt.Axis:
     slanted = any(len(name) > 3 for name in names)
     if len(names) > TEXT_CELLS and slanted:
         return alt.Axis(labelAngle=-90, labelLimit=90)
-    return alt.Axis(labelAngle=-40 if slanted else 0, labelLimit=90)
+    # So few are all named: boxes around slanted names overlap, the names do not.
+    overlap = False if slanted else alt.Undefined
+    return alt.Axis(labelAngle=-40 if slanted else 0, labelLimit=90, labelOverlap=overlap)

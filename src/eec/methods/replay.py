@@ -102,15 +102,16 @@ class Replay(Method):
 
     def _bytes_needed(self, image: Tensor) -> tuple[int, int]:
         """What one image of each class takes at the least and at the most: exactly where they are
-        all alike, else by a guess from this one. `self` has all classes."""
+        all alike, else by a guess from this one and those that are kept. `self` has all classes."""
         written = self.form.encode(image, self._qualities()[-1])
         assert written is not None
         header, bodies = written
         held = dict.fromkeys(range(len(self.kept.piles)), 1)
-        old = self._of(self.kept, held).piles
-        new = [equal_parts(bodies, 1)] * (len(self.classes) - len(old))
-        guessed = sum(len(pile.images[0]) for pile in new) if self.form.ladder else 0
-        weight = self._weigh(Kept([*old, *new], self.kept.header or header, 0))
+        piles = self._of(self.kept, held).piles
+        piles += [equal_parts(bodies, 1)] * (len(self.classes) - len(piles))
+        kept = Kept(piles, self.kept.header or header, 0)
+        guessed = sum(map(len, kept.bodies)) if self.form.ladder else 0
+        weight = self._weigh(kept)
         return weight - guessed // 2, weight + guessed
 
     def _learn(self, images: Tensor, targets: Tensor, report: Report) -> None:

@@ -58,6 +58,9 @@ class Cluster:
 
     def __init__(self, place: Path) -> None:
         self.place = place
+        # Ray leaves a key in the home folder when it is started within a program, and machines that
+        # are started from the shell afterwards do not agree on whether to ask for it.
+        self.environment = {**ENVIRONMENT, "HOME": str(place)}
         self.nodes: list[subprocess.Popen[bytes]] = []
         self.address = ""
 
@@ -78,7 +81,7 @@ class Cluster:
         log = self.place / f"node-{len(self.nodes)}.log"
         with log.open("wb") as out:
             node = subprocess.Popen(
-                [*NODE, *arguments], env=ENVIRONMENT, stdout=out, stderr=out, cwd=self.place
+                [*NODE, *arguments], env=self.environment, stdout=out, stderr=out, cwd=self.place
             )
         self.nodes.append(node)
 
@@ -150,7 +153,7 @@ def test_a_machine_is_lost_and_all_results_are_there(cluster: Cluster, tmp_path:
     lost = cluster.nodes[1]
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER, tmp_path / "ray", cluster.address, TESTS],
-        env=ENVIRONMENT,
+        env=cluster.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

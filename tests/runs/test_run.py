@@ -121,6 +121,7 @@ def test_configuration_and_environment_are_written(tmp_path: Path, cpu: Runtime)
             "strict": False,
             "device": "cpu",
             "precision": "float32",
+            "beside": [],
         },
         "command": "eec run digits",
     }

@@ -147,6 +147,9 @@ def test_what_is_drawn_beside_a_run_stays_beside_it(
         Path("run/report.html").unlink(missing_ok=True)
         assert call("resume", "run", "--quiet").status == 0
         assert "seed 7" in Path("run/report.html").read_text()
+    Path("elsewhere/other/config.json").unlink()
+    again = call("resume", "run", "--quiet")
+    assert again.status == 0 and "drawn without" in again.err
 
 
 def test_a_folder_in_use_is_left_alone(call: Callable[..., Any], short_recipe: object) -> None:

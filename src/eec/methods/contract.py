@@ -357,6 +357,7 @@ class Method(ABC):
 
         What their images show does not count here: one may stand for all of a stream.
         """
+        known = {label: type(label) for label in self.classes}
         for task in tasks:
             self._check_shape(task.images, margin=True)
             side, shape = self.options.crop, shape_of(task.images)
@@ -365,7 +366,6 @@ class Method(ABC):
                     f"crop is {side} but images are {size_words(shape)}: use {SMALLEST} to "
                     f"{min(shape[1:])} pixels, or larger images"
                 )
-            known = {label: type(label) for label in self.classes}
             for label in task.classes:
                 if known.get(label, type(label)) is not type(label):
                     raise UserError(

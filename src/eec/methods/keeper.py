@@ -301,8 +301,7 @@ class Keeper(Method):
         least = most = self._fixed_bytes() + slots * self._slot_bytes(net) + real
         apart = self._codec_a_task or not self._coded  # codes of each task lie by themselves
         most += HEADER_LINE * (CODE_LINES * tasks if apart else CODE_LINES + tasks)
-        made = tasks if self._codec_a_task else int(not self.memory.codecs)
-        if made:
+        if made := self._codecs_to_come(tasks):
             codec = self._written_codec("codecs.1.", Codec(net, self.runtime))
             most += made * (_bytes_of(codec) + HEADER_LINE * len(codec))
             # Before they are trained, coded nets are noise, which is not compressed: half of
@@ -314,8 +313,7 @@ class Keeper(Method):
         """A budget that holds its own codec: a larger one may have larger nets."""
         assert self.image is not None
         image = self._seen_shape(self.image)
-        makes = self._codec_a_task or not self.memory.codecs
-        for _ in range(len(CODEC_SIZES) if makes else 0):
+        for _ in range(len(CODEC_SIZES) if self._codecs_to_come(tasks) else 0):
             with_it = copy.copy(self)
             with_it.options = replace(self.options, memory=f"{math.ceil(most)}B")
             with seeded(0):
@@ -326,6 +324,9 @@ class Keeper(Method):
     @property
     def _codec_a_task(self) -> bool:
         return self.options.codec in ("per-task", "warm")
+
+    def _codecs_to_come(self, tasks: int) -> int:
+        return tasks if self._codec_a_task else int(not self.memory.codecs)
 
     def _refuse_budget(self, least: float) -> NoReturn:
         in_bytes = parse_budget(self.options.memory).bytes is not None

@@ -38,8 +38,8 @@ def read_config(folder: RunFolder, data_dir: Path | None = None) -> RunConfig:
 
 def beside_of(folder: RunFolder) -> list[Path]:
     """The run folders that were to be drawn in the same figure, as far as they are still there."""
-    named = folder.read_json("config.json")["place"].get("beside", [])
-    return [path for path in map(Path, named) if path.is_dir()]
+    place = folder.read_json("config.json").get("place", {})  # older runs say nothing of it
+    return [path for path in map(Path, place.get("beside", [])) if path.is_dir()]
 
 
 def _as_it_began(config: RunConfig, before: dict[str, Any]) -> RunConfig:
@@ -72,7 +72,6 @@ def _read(told: dict[str, Any], data_dir: Path | None) -> RunConfig:
         device=place["device"],
         precision=place["precision"],
         originals=told["originals"],
-        beside=tuple(map(Path, place.get("beside", []))),
         command=told["command"],
     )
 

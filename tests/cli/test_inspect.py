@@ -164,12 +164,14 @@ def test_what_is_no_learner_is_refused(call: Call, content: bytes | None, told: 
     assert told in call("inspect", "x.eec").mistake
 
 
-def test_a_reader_that_goes_away_is_no_mistake(brain: Make) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["inspect", "brain.eec", "--no-pictures", "--format", "json"], ["run", "--help"]]
+)
+def test_a_reader_that_goes_away_is_no_mistake(brain: Make, arguments: list[str]) -> None:
     brain()
     program = "from eec.cli.main import main; main()"
     reader, writer = os.pipe()
     os.close(reader)
-    arguments = ["inspect", "brain.eec", "--no-pictures", "--format", "json"]
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments], stdout=writer, stderr=subprocess.PIPE
     )

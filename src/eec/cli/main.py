@@ -9,6 +9,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import tyro
 
@@ -33,7 +34,32 @@ BROKEN_PIPE = 141  # and for a program whose reader went away
 def main(arguments: Sequence[str] | None = None) -> None:
     """Learn image classes one increment after another, keeping no real image."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    command = tyro.extras.subcommand_cli_from_dict(
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A minus sign that an old terminal lacks must not end a run of hours.
+        sys.stdout.reconfigure(errors="replace")
+    keep_freed_memory()
+    try:
+        try:
+            _command(given).start(given)
+        finally:  # help, too, which ends in there
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more as it ends: that must find an open end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BROKEN_PIPE)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        mistake = _in_one_line(error)
+        if mistake is None:
+            raise
+        print(f"eec: {mistake}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _command(given: list[str]) -> Any:
+    """What the command line asks for; prints help, or what is wrong with it, and ends there."""
+    return tyro.extras.subcommand_cli_from_dict(
         {
             "run": Run,
             "resume": Resume,
@@ -52,25 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=main.__doc__,
         config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone),
     )
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A minus sign that an old terminal lacks must not end a run of hours.
-        sys.stdout.reconfigure(errors="replace")
-    keep_freed_memory()
-    try:
-        command.start(given)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python flushes stdout once more as it ends: that must find an open end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(BROKEN_PIPE)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    except Exception as error:
-        mistake = _in_one_line(error)
-        if mistake is None:
-            raise
-        print(f"eec: {mistake}", file=sys.stderr)
-        sys.exit(2)
 
 
 def _in_one_line(error: Exception) -> str | None:

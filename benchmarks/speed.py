@@ -46,9 +46,9 @@ from eec.nets.autoencoder import Autoencoder
 from eec.nets.classifiers import CLASSIFIERS, Classifier, shape_of
 from eec.nets.compressor import Compressor
 from eec.training.allocator import keep_freed_memory
-from eec.training.batches import Batches
+from eec.training.batches import Batches, smaller
 from eec.training.loop import _optimizer, apply, quiet, train
-from eec.training.recipes import Plan, find_recipe
+from eec.training.recipes import Plan, Recipe, find_recipe
 from eec.training.runtime import choose_runtime, generator, seeded
 
 Work = Callable[[], object]
@@ -64,6 +64,7 @@ GUARDS = {
     "rehearsal": 1.0,
     "evaluation": 1.5,
     "increment": 1.1,
+    "as shipped": 1.1,
 }
 
 
@@ -89,7 +90,7 @@ class Phases:
         self.turn = dataset.turn
         self.runtime = choose_runtime()
         fast = find_recipe("fast")
-        # The same work for both: no smaller images first, and no detail lent (see `_learned`).
+        # The same work for both: no smaller images first, and no detail lent.
         alike = {name: replace(getattr(fast, name), early=0.0) for name in ("first", "later")}
         self.recipe = replace(fast, **alike)
         stream = make_stream(dataset, classes_per_increment=1, per_class=per_class)
@@ -104,7 +105,7 @@ class Phases:
         self.first = replace(self.recipe.first, steps=steps)
         self.autoencoder = replace(self.recipe.autoencoder, steps=steps)
         self.compressor = replace(self.recipe.compressor, steps=steps)
-        self.learner = self._learned()
+        self.learner = self._learned(self.recipe, detail=False)
 
     def all(self) -> list[Phase]:
         return [
@@ -113,15 +114,16 @@ class Phases:
             self._codec("compressor", CODED, self.compressor),
             self._rehearsal(),
             self._evaluation(),
-            self._increment(),
+            self._increment("increment", self.recipe, detail=False),
+            self._increment("as shipped", find_recipe("fast"), detail=True),
         ]
 
-    def _learned(self) -> EECMethod:
+    def _learned(self, recipe: Recipe, detail: bool) -> EECMethod:
         """`eec` after two tasks, with a codec that was hardly trained: as fast as any."""
-        options = choose_options("eec", turn=self.turn, detail=False)
+        options = choose_options("eec", turn=self.turn, detail=detail)
         method = make_method("eec", options, 0, self.runtime)
         assert isinstance(method, EECMethod)
-        method.recipe = replace(self.recipe, compressor=replace(self.compressor, steps=50))
+        method.recipe = replace(recipe, compressor=replace(self.compressor, steps=50))
         for task in self.tasks[:2]:
             method.learn(task)
         return method
@@ -173,7 +175,16 @@ class Phases:
         (batch,) = self._batches(each, each)
         assert net.head is not None
         targets = torch.arange(each) % net.head.out_features
-        return self._steps(net, plan, steps, lambda: cross_entropy(net(batch).float(), targets))
+
+        def loss_of(images: Tensor) -> Callable[[], Tensor]:
+            return lambda: cross_entropy(net(images).float(), targets)
+
+        early = round(plan.early * steps)
+        parts = [
+            self._steps(net, plan, early, loss_of(smaller(batch))),
+            self._steps(net, plan, steps - early, loss_of(batch)),
+        ]
+        return lambda: [part() for part in parts]
 
     def _steps(self, net: nn.Module, plan: Plan, steps: int, loss: Callable[[], Tensor]) -> Work:
         weights = list(net.parameters())
@@ -282,24 +293,26 @@ class Phases:
 
         return Phase("evaluation", len(self.test), ours, plainly, bare)
 
-    # A whole increment: the third class, where memory has two.
+    # A whole increment: the third class, where memory has two; all alike, and by the defaults: with
+    # smaller images in half of the steps, and lent detail.
 
-    def _increment(self) -> Phase:
-        task, plan = self.tasks[2], self.recipe.later
+    def _increment(self, name: str, recipe: Recipe, detail: bool) -> Phase:
+        learner = self._learned(recipe, detail)
+        task, plan = self.tasks[2], recipe.later
         shown = sum(len(task) for task in self.tasks[:3])
         steps, each = plan.total_steps(shown), mean_batch(plan, shown)
 
         def ours() -> Work:
-            method = copy.deepcopy(self.learner)
+            method = copy.deepcopy(learner)
             method.state()  # a run has saved it by then: it is not coded again
             return lambda: method.learn(task)
 
         def plainly() -> Work:
-            learner = plain.Learner.of(self.learner)
-            return lambda: learner.learn(task.images, 2, self.recipe, self.turn, self.workers)
+            other = plain.Learner.of(learner)
+            return lambda: other.learn(task.images, 2, recipe, self.turn, self.workers)
 
         def bare() -> Work:
-            method = copy.deepcopy(self.learner)
+            method = copy.deepcopy(learner)
             net, encoder = method.classifier, method.memory.codec_of(1).net.encoder
             assert net is not None
             net.grow(3)
@@ -316,7 +329,7 @@ class Phases:
 
             return work
 
-        return Phase("increment", steps * each, ours, plainly, bare)
+        return Phase(name, steps * each, ours, plainly, bare)
 
 
 def mean_batch(plan: Plan, images: int) -> int:

@@ -127,7 +127,7 @@ def test_large_images_come_in_smaller_batches_of_as_many_pixels() -> None:
     assert plan.for_pixels(2000 * 2000).batch == 4
     assert plan.for_pixels(224 * 224).steps == plan.steps
     classifier = RECIPES["fast"].later.for_pixels(224 * 224)
-    assert (classifier.batch, classifier.rate) == (16, RECIPES["fast"].later.rate / 4)
+    assert (classifier.batch, classifier.rate) == (32, RECIPES["fast"].later.rate / 4)
     assert classifier.least_images == RECIPES["fast"].later.least_images / 4  # as many steps
     for published in (PAPER.autoencoder, PAPER.first, PAPER.later):
         assert published.for_pixels(224 * 224) is published

@@ -57,8 +57,7 @@ class Plan:
         """The same for a task that brings so many classes: the more, the longer.
 
         Bounds that are right for one class are added once more for each doubling: fifty classes
-        from nothing were named right 51 % of the time after 96,000 images were shown, and 58 % after
-        192,000.
+        from nothing were named right 51 % of the time after 96,000 images, and 58 % after 192,000.
         """
         times = 1 + math.log2(brought)
         most = None if self.most_steps is None else round(times * self.most_steps)

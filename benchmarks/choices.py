@@ -21,9 +21,11 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from eec.nets.classifiers import CLASSIFIERS, Classifier
+from eec.training.recipes import find_recipe
 from eec.training.runtime import seeded
 
 Work = Callable[[], object]
+BATCH = find_recipe("fast").later.batch
 HOWS = ("fused", "foreach", "loop")  # of optimisers
 SHAPES = {"tiny": (1, 28, 28), "small": (3, 32, 32)}
 
@@ -52,7 +54,7 @@ def training(
     name: str,
     steps: int,
     *,
-    batch: int = 64,
+    batch: int = BATCH,
     last: bool = True,
     kind: str = "sgd",
     how: str = "fused",
@@ -137,7 +139,7 @@ def main() -> None:
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     given = parser.parse_args()
     name, steps, rounds = given.net, given.steps, given.rounds
-    count = 64 * steps
+    count = BATCH * steps
     print(f"{name}, {torch.get_num_threads()} threads; more is faster")
     layouts = {"channels last": True, "default": False}
     compare(
@@ -148,7 +150,7 @@ def main() -> None:
     for kind in ("sgd", "adam"):
         hows = {how: training(name, steps, kind=kind, how=how) for how in HOWS}
         compare(kind, rounds, {how: (count, work) for how, work in hows.items()})
-    sizes = {batch: training(name, steps, batch=batch) for batch in (64, 128, 256)}
+    sizes = {batch: training(name, steps, batch=batch) for batch in (BATCH, 64, 256)}
     compare("training, batch of", rounds, {str(b): (b * steps, work) for b, work in sizes.items()})
     many = 2048
     compare(

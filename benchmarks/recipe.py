@@ -31,6 +31,10 @@ def variants() -> Iterator[tuple[str, Recipe]]:
     fast = find_recipe("fast")
     yield "the recipe", fast
     yield "plain SGD, not Muon", changed(fast, optimizer="sgd")
+    # As many images, and the rate that batches of 64 had.
+    later = fast.later
+    half = {"batch": later.batch // 2, "most_steps": 2 * (later.most_steps or 0)}
+    yield "half the batch", changed(fast, **half, rate=later.rate / 2**0.5)
     yield "half the rate", changed(fast, rate=fast.later.rate / 2)
     yield "twice the rate", changed(fast, rate=fast.later.rate * 2)
     yield "images large from the start", changed(fast, early=0.0)

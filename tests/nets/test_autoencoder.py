@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from eec.errors import UserError
-from eec.nets.autoencoder import Autoencoder, parse_code
+from eec.nets.autoencoder import Autoencoder, Enlarged, parse_code
 from eec.nets.classifiers import Shape
 
 
@@ -125,3 +125,12 @@ def test_a_code_that_is_none_is_refused(code: str) -> None:
 def test_a_code_as_large_as_the_image_is_refused(image: Shape, code: str) -> None:
     with pytest.raises(UserError, match="not smaller than images"):
         Autoencoder(image, code)
+
+
+@pytest.mark.parametrize("more", [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_dropped_rows_and_columns_leave_the_transposed_convolution(more: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    layer, values = Enlarged(5, 3, 3, 2, 1, more), torch.randn(2, 5, 3, 4)
+    usual = nn.ConvTranspose2d.forward(layer, values)
+    assert usual.shape == (2, 3, 5 + more[0], 7 + more[1])
+    torch.testing.assert_close(layer(values), usual)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad, pixel_shuffle, softplus
 
 from eec.errors import UserError
-from eec.nets.autoencoder import parse_code
+from eec.nets.autoencoder import Enlarged, parse_code
 from eec.nets.classifiers import Shape
 
 LEVELS = 15  # of coarseness: steps of 1 to 11.3, in quarters of an octave
@@ -152,7 +152,7 @@ class Compressor(nn.Module):
             down = nn.Conv2d(widths[i], widths[i + 1], kernel, stride, edge)
             back = [(sizes[i + 1][k] - 1) * stride + kernel - 2 * edge for k in (0, 1)]
             rest = (sizes[i][0] - back[0], sizes[i][1] - back[1])
-            kind = BlocksToImage if i == 0 else nn.ConvTranspose2d
+            kind = BlocksToImage if i == 0 else Enlarged
             up = kind(widths[i + 1], widths[i], kernel, stride, edge, rest)
             last = i == len(strides) - 1
             encoder += [down] if last else [down, Normalisation(width)]

@@ -114,8 +114,8 @@ class Phases:
             self._codec("compressor", CODED, self.compressor),
             self._rehearsal(),
             self._evaluation(),
-            self._increment("increment", self.recipe, detail=False),
-            self._increment("as shipped", find_recipe("fast"), detail=True),
+            self._increment("increment", self.learner),
+            self._increment("as shipped", self._learned(find_recipe("fast"), detail=True)),
         ]
 
     def _learned(self, recipe: Recipe, detail: bool) -> EECMethod:
@@ -296,9 +296,9 @@ class Phases:
     # A whole increment: the third class, where memory has two; all alike, and by the defaults: with
     # smaller images in half of the steps, and lent detail.
 
-    def _increment(self, name: str, recipe: Recipe, detail: bool) -> Phase:
-        learner = self._learned(recipe, detail)
-        task, plan = self.tasks[2], recipe.later
+    def _increment(self, name: str, learner: EECMethod) -> Phase:
+        task, recipe = self.tasks[2], learner.recipe
+        plan = recipe.later
         shown = sum(len(task) for task in self.tasks[:3])
         steps, each = plan.total_steps(shown), mean_batch(plan, shown)
 
